@@ -34,14 +34,14 @@ HELD = {
     "fedsim/configuration": 1_700,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
-    "fedsim/federation": 9_300,
+    "fedsim/federation": 9_400,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 13_600,
+    "fedsim/audits": 14_200,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 55_300,
+    "tests": 56_100,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -230,6 +230,7 @@ def test_loops():
 RECORDED_AXES = {
     "claim": (False, True),
     "unit": ("client", "not declared", "record"),
+    "canaries": ("none", "below", "rounding", "above"),
     "release": ("none", "unclipped", "as claimed", "measured"),
     "proven": ("below", "rounding", "above"),
     "alarm": (False, True),
@@ -240,6 +241,7 @@ RECORDED_AXES = {
 RECORDED = [
     ({"claim": False}, "no claim"),
     ({"unit": ("record", "not declared")}, "not judged"),
+    ({"canaries": ("rounding", "above")}, "convicted"),
     ({"release": ("none", "unclipped")}, "not judged"),
     ({"proven": ("rounding", "above")}, "convicted"),
     ({"alarm": True}, "suspect"),
@@ -274,14 +276,21 @@ def _recorded(evidence):
             "clients": [],
         }
     )
+    all_rounds = _epsilon_or_none(evidence["canaries"])
+    canary = SimpleNamespace(epsilon_proven_all_rounds=all_rounds)
     measured = MeasuredRounds(
         release=None if kind == "none" else release,
+        canary=None if evidence["canaries"] == "none" else canary,
         unmeasured="nothing was recorded",
     )
     found = [Finding("an alarm")] if evidence["alarm"] else []
     missing = "rounds are missing" if evidence["missing rounds"] else ""
     unit = None if evidence["unit"] == "not declared" else evidence["unit"]
     return audit.judged(_claim(unit), measured, found, missing, {}).verdict.value
+
+
+def _epsilon_or_none(size):
+    return None if size not in SIZES else _epsilon(size)
 
 
 def test_recorded_federations():

@@ -1,8 +1,8 @@
 """The audit of a recorded transcript: what its vantage point reveals, and whether a claim holds.
 
 `Auditor` reads rounds one by one, keeps a few numbers of each, and can report at any time. It reads
-a file and a running federation in the same way. `server_rounds` and `loop_steps` document what they
-measure.
+a file and a running federation in the same way. The modules of the vantage points document what
+they measure: `server_rounds`, `participant_rounds` and `loop_steps`.
 
 In a federation the unit of privacy is a client's whole update of a round. In a neighbouring run the
 mean has no change in place of this update, with the same weights and number of clients.
@@ -27,9 +27,11 @@ from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE, HIDDEN
+from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.releases import (
     NUMBERS,
     Asked,
+    CanaryReport,
     MeasuredRounds,
     Notes,
     ReleaseReport,
@@ -60,6 +62,7 @@ UNSTATED_UNIT = (
     "the claim does not state what it protects. State --claimed-unit client for a client's whole "
     "update, as its training returns it, or --claimed-unit record for one record of its data"
 )
+ONLY_CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
     "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
     "the audit would compare configured noise with it"
@@ -91,6 +94,7 @@ REFUTED = (
 # Notes of rows, and findings about the file
 
 SERVER_SEES = "the server sees every update, and noise that clients add themselves is not recorded"
+NO_LIMIT = "canaries measure from outside what one update reveals, and set no limit"
 REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
 UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
 TORN = "the recorder stopped during the last round, which was dropped"
@@ -130,6 +134,7 @@ class RecordedDetails:
     mechanism: Mapping[str, Any]
     """The mechanism as recorded; the last round that names a value counts."""
     release: ReleaseReport | None
+    canary: CanaryReport | None
     transcript: Ending | None = None
     """How the transcript's file ends; None while the recorded run goes on."""
 
@@ -150,9 +155,13 @@ class Auditor:
         self._last_round = -1
         self._mechanism: dict[str, Any] = {}
         self._notes = Notes()
-        self._vantage: ServerRounds | LoopSteps
-        loop = facts.vantage == LOOP
-        self._vantage = LoopSteps(self._notes) if loop else ServerRounds(self._notes)
+        self._vantage: ServerRounds | ParticipantRounds | LoopSteps
+        if facts.vantage == "server":
+            self._vantage = ServerRounds(self._notes)
+        elif facts.vantage == LOOP:
+            self._vantage = LoopSteps(self._notes)
+        else:
+            self._vantage = ParticipantRounds(self._notes)
 
     def observe(self, observed: ObservedRound) -> None:
         self._mechanism |= {
@@ -200,6 +209,7 @@ class Auditor:
                 rounds=self.rounds,
                 mechanism=self._mechanism,
                 release=measured.release,
+                canary=measured.canary,
             ),
         )
 
@@ -244,16 +254,22 @@ def judged(
         other = OTHER_UNIT[measured.unit] if claim.unit else UNSTATED_UNIT
         return judge(claim, Evidence(incomparable=other))
     broken = alarms(findings) > 0
-    release = measured.release
+    release, canary, lower = measured.release, measured.canary, list[tuple[str, float]]()
+    if canary is not None:
+        lower.append(("that canaries show", canary.epsilon_proven_all_rounds))
     why = unjudgeable(release) if release is not None else measured.unmeasured
+    if release is not None and not why:
+        node = release.proven.node
+        whose = f"of a {measured.unit}" if node is None else f"of node {node}"
+        lower.append((whose, release.proven.epsilon))
+    refuting = [(whose, epsilon) for whose, epsilon in lower if epsilon > claim.epsilon]
+    for whose, epsilon in refuting:
+        value = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
+        findings.append(Finding(REFUTED.format(claim, whose, value)))
     if release is None or why:
-        return judge(claim, Evidence(unknown=[why]))
-    proven = release.proven
-    refuted = proven.epsilon > claim.epsilon
-    if refuted:
-        whose = f"of a {measured.unit}" if proven.node is None else f"of node {proven.node}"
-        least = "infinite" if math.isinf(proven.epsilon) else f"at least {proven.epsilon:.3g}"
-        findings.append(Finding(REFUTED.format(claim, whose, least)))
+        unknown = [ONLY_CANARIES] if canary is not None else []
+        unknown += [why] if release is not None or canary is None else []
+        return judge(claim, Evidence(refuted=bool(refuting), unknown=unknown))
     at_most = release.proven.epsilon_at_most
     kept, own = claim.allows(at_most), mechanism.get("own_noise")
     largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
@@ -261,7 +277,7 @@ def judged(
     doubts = [*doubts, OWN_NOISE.format(own) if own else ""]
     doubts = [each for each in doubts if each][:1] if kept else [UNCERTAIN.format(largest)]
     evidence = Evidence(
-        refuted=refuted,
+        refuted=bool(refuting),
         broken=broken,
         unknown=[f"{missing}, and the claim is about all rounds"] if missing else [],
         # The configuration itself contradicts the claim.
@@ -288,13 +304,20 @@ def unjudgeable(release: ReleaseReport) -> str:
 
 def _rows(measured: MeasuredRounds, vantage: str, confidence: float) -> list[Row]:
     """Return a row for each observer, the judged one last; vantage: that of the recorder."""
-    observer, release = LOOP if vantage == LOOP else "participant", measured.release
-    if release is None:
-        return [unmeasured(observer, None, note=measured.unmeasured)]
-    rows = [_released(observer, release, confidence)]
-    if release.weighting:
+    release, canary, rows = measured.release, measured.canary, list[Row]()
+    if release is not None and release.weighting:
         everything = Limit.of_epsilon(math.inf, 1.0, "measured")
-        rows.insert(0, unmeasured("server", everything, note=SERVER_SEES))
+        rows.append(unmeasured("server", everything, note=SERVER_SEES))
+    if canary is not None:
+        ends = canary.epsilon_all_rounds.low, canary.epsilon_proven_all_rounds
+        attack = Attack.proving(*ends, "canaries", confidence, trials=canary.rounds)
+        rows.append(unmeasured("participant", None, attack, note=NO_LIMIT))
+    if release is not None:
+        observer = LOOP if vantage == LOOP else "participant"
+        rows.append(_released(observer, release, confidence))
+    if not rows:
+        observer = LOOP if vantage == LOOP else "participant"
+        rows.append(unmeasured(observer, None, note=measured.unmeasured))
     return rows
 
 

@@ -22,12 +22,17 @@ SIMULATION_SEED = 0x7EA1
 
 
 @dataclass(frozen=True)
-class Estimated:
-    """A number with the ends of its interval."""
+class OpenEstimate:
+    """A number with the ends of its interval; its point is None where it cannot be estimated."""
 
-    point: float
+    point: float | None
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class Estimated(OpenEstimate):
+    point: float
 
     def times(self, scale: float) -> "Estimated":
         return Estimated(self.point * scale, self.low * scale, self.high * scale)

@@ -112,6 +112,21 @@ class ReleaseReport:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CanaryReport:
+    """What a participant's canaries measure through any server."""
+
+    rounds: int
+    mu: noise_level.OpenEstimate
+    """Signal of the canary, in standard deviations of all that hides it."""
+    reason: str | None
+    """Why there is no estimate; None if there is one."""
+    epsilon_all_rounds: noise_level.OpenEstimate
+    """Epsilon of mu over all rounds, at the delta of the report."""
+    epsilon_proven_all_rounds: float
+    """Lower bound on the same at the confidence of an alarm."""
+
+
 def noise_measured(
     releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Estimated], confidence: float
 ) -> dict[str, Any]:
@@ -296,6 +311,7 @@ class MeasuredRounds:
     """
 
     release: ReleaseReport | None = None
+    canary: CanaryReport | None = None
     unmeasured: str = ""
     unit: str = "client"
     unsure: str = ""

@@ -1,6 +1,8 @@
-"""The recorder of a user's Flower app: one line on the server.
+"""Recorders of a user's Flower app: one line on the server, or a canary at a client.
 
     strategy = record(strategy, "server.fedt")                          # server_app.py
+
+    @app.train(mods=[fixedclipping_mod, canary_mod("canary.fedt", norm=2.0)])   # client_app.py
 
 The app runs as before. If recording fails, Flower's log and the transcript say so once, and the app
 continues: an audit must not end a training. Errors of the line itself, such as a file that cannot
@@ -9,16 +11,19 @@ be written, are raised before the training.
 
 import logging
 import math
+import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from adversaries.bounds import canaries
 from adversaries.errors import InputError
 from fedsim.audits.app.configuration import (
     averages,
@@ -30,11 +35,13 @@ from fedsim.audits.app.configuration import (
 )
 from fedsim.audits.app.theory import findings
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recording.loop import RoundSink, Sink
+from fedsim.audits.recording.loop import RoundSink, Sink, append
 from fedsim.audits.steps.watch import safely
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.transcripts.records import (
     UNITS,
     Arrays,
+    Canary,
     NodeReply,
     ObservedRound,
     Scalar,
@@ -124,7 +131,28 @@ def _reply(message: Message, weighting_key: str) -> NodeReply:
     return NodeReply(_arrays(message), weight, metrics)
 
 
+def _round_number(message: Message) -> int:
+    for config in message.content.config_records.values():
+        number = config.get("server-round")
+        if isinstance(number, int):
+            return number
+    raise ValueError("the message has no server-round")
+
+
+def _is_training(message: Message) -> bool:
+    return message.metadata.message_type.startswith("train")
+
+
+def _node(context: Context) -> int:
+    """Return the partition of a client; its node id if it has none."""
+    partition = context.node_config.get("partition-id")
+    return partition if isinstance(partition, int) else context.node_id
+
+
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
+IDLE_SHARE = 1e-3
+"""Default length of the short canary over the long one: small, but not 0."""
+
 log = logging.getLogger("flwr")
 
 
@@ -175,6 +203,59 @@ def record(
     recorder.attach()
     recorder.replace(strategy, "start", recorder.start)
     return strategy
+
+
+def canary_mod(
+    path: str | Path,
+    *,
+    norm: float,
+    idle_norm: float | None = None,
+    seed: int | None = None,
+    app: str = "",
+) -> Mod:
+    """Return a mod that makes this client a consenting canary, and records it.
+
+    In every round a fair coin decides whether the client sends the global model plus a random
+    direction of length `norm`, or of length `idle_norm`. What the app trained is not sent: the
+    client gives up its contribution to measure the privacy of one. Only the transcript of this
+    client has the coin and the direction.
+
+    Put it last in the list of mods, so that clipping and noise apply to the canary as to any
+    update. Put it on `@app.evaluate` too, for the last round.
+
+    Args:
+        path: folder of the transcript; "{node}" in it becomes the client's partition (or its node
+            id, if it has none), "{run}" the run. Clients on one machine need a folder each.
+        norm: at least the clipping norm, so that the canary is as loud as an update can be.
+        idle_norm: above 0; None for a thousandth of `norm`.
+        seed: seed of coins and directions; None takes them from the operating system.
+        app: name of the app, for the transcript.
+
+    Raises:
+        InputError: not norm > idle_norm > 0.
+    """
+    idle = norm * IDLE_SHARE if idle_norm is None else idle_norm
+    if not 0 < idle < norm < np.inf:
+        raise InputError(
+            f"the canary has norm {norm:g} and idle norm {idle:g}; give norm > idle_norm > 0 (an "
+            "update of norm 0 ends Flower's server-side clipping)"
+        )
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        reply = call_next(message, context)
+        at = path, partial(_node, context), str(context.run_id), app, "fedsim.recording.canary_mod"
+        if not _is_training(message):  # it brings the model of the last round
+            append(*at, lambda: ObservedRound(_round_number(message), aggregate=_arrays(message)))
+        elif not reply.has_error():
+            round, received = _round_number(message), _arrays(message)
+            canary = _toss(seed, round, _node(context), norm, idle)
+            sent = canaries.displaced(received, canary.seed, norm if canary.coin else idle)
+            name = next(iter(reply.content.array_records))
+            reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
+            append(*at, lambda: ObservedRound(round, received, canary=canary))
+        return reply
+
+    return mod
 
 
 class ServerRecorder:
@@ -297,3 +378,10 @@ class ServerRecorder:
 
 def _findings(strategy: Strategy) -> tuple[Finding, ...]:
     return findings(configuration_of(strategy), Neighbouring.ADD_REMOVE)
+
+
+def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:
+    if seed is None:
+        return Canary(bool(secrets.randbits(1)), secrets.randbits(63), norm, idle)
+    stream = generator(seed, StreamRole.CANARY, round=round, partition=node)
+    return Canary(bool(stream.random() < 0.5), int(stream.integers(2**63)), norm, idle)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.federation.transcripts.records import (
     Arrays,
+    Canary,
     NodeReply,
     ObservedRound,
     Scalar,
@@ -64,6 +66,7 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], Arrays]:
         "aggregate": None if observed.aggregate is None else shelf.put(observed.aggregate),
         "participants": None if observed.participants is None else list(observed.participants),
         "mechanism": {name: _to_json(value) for name, value in observed.mechanism.items()},
+        "canary": None if observed.canary is None else asdict(observed.canary),
     }
     return text, shelf.arrays
 
@@ -76,7 +79,7 @@ def unpacked_round(text: Mapping[str, Any], arrays: Arrays) -> ObservedRound:
     def taken(places: Mapping[str, Any]) -> Arrays:
         return {name: arrays[text_of(place)] for name, place in places.items()}
 
-    participants = text["participants"]
+    canary, participants = text["canary"], text["participants"]
     replies = {
         whole_of(entry["node"]): NodeReply(
             taken(entry["arrays"]),
@@ -97,6 +100,14 @@ def unpacked_round(text: Mapping[str, Any], arrays: Arrays) -> ObservedRound:
         if participants is None
         else tuple(whole_of(node) for node in participants),
         mechanism={name: _scalar(value) for name, value in text["mechanism"].items()},
+        canary=None
+        if canary is None
+        else Canary(
+            canary["coin"] is True,
+            _seed(canary["seed"]),
+            _real(canary["norm"]),
+            _real(canary["idle_norm"]),
+        ),
     )
 
 
@@ -134,6 +145,12 @@ def whole_of(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} stands where a whole number belongs")
     return value
+
+
+def _seed(value: Any) -> int:
+    if not 0 <= whole_of(value) < 2**128:
+        raise ValueError(f"{value} is not a seed")
+    return whole_of(value)
 
 
 def _real(value: Any) -> float:

@@ -11,7 +11,7 @@ from adversaries.errors import InputError
 LOOP = "loop"
 """The vantage of a training loop, whose rounds are steps."""
 
-VANTAGES = ("server", "auditor", LOOP)
+VANTAGES = ("server", "participant", "auditor", LOOP)
 
 UNITS = ("client", "record")
 """Units of a claim's protection: a client with its whole update, or a record of its data."""
@@ -31,9 +31,9 @@ class TranscriptFacts:
     Raises InputError if the vantage does not exist.
 
     Attributes:
-        vantage: "server" sees every reply; "auditor" is a participant that joined to audit; "loop"
-            sees every step of DP-SGD.
-        node: partition, or else node id, of an auditor; None for the server.
+        vantage: "server" sees every reply; "participant" sees global models and its own messages;
+            "auditor" is a participant that joined to audit; "loop" sees every step of DP-SGD.
+        node: partition, or else node id, of a participant or auditor; None for the server.
     """
 
     vantage: str
@@ -57,6 +57,16 @@ class NodeReply:
     arrays: Arrays
     num_examples: float | None = None
     metrics: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A consented canary: by a coin, a long or a short direction of a seed, added to a model."""
+
+    coin: bool
+    seed: int
+    norm: float
+    idle_norm: float
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,7 @@ class ObservedRound:
     aggregate: Arrays | None = None
     participants: tuple[int, ...] | None = None
     mechanism: Mapping[str, Scalar] = field(default_factory=dict)
+    canary: Canary | None = None
 
 
 def not_of_an_auditor(observed: ObservedRound) -> InputError:

@@ -39,6 +39,7 @@ UNNOISED = (
 )
 AT_STATED_NOISE = "Ask the server for the noise of every round: without it, theory sets no limit."
 STATE_NOISE = "Record the configured noise, so that the audit can compare the measured noise."
+AT_SERVER = "Record at the server as well: canaries set no limit."
 SINGLE = (
     "A single training has no advantage to measure: run many trials on data that need no "
     "protection."
@@ -125,7 +126,7 @@ def told(report: AuditReport) -> list[str]:
 
 
 def _recorded(found: RecordedDetails) -> Iterator[str]:
-    release = found.release
+    release, canary = found.release, found.canary
     if release is not None and release.noise == "none":
         yield UNNOISED
     elif release is not None and found.of_a_loop:
@@ -138,7 +139,14 @@ def _recorded(found: RecordedDetails) -> Iterator[str]:
             )
     elif release is not None:
         yield _least_protected(release)
-    if release is None:
+    if canary is not None:
+        low, high = number(canary.mu.low), number(canary.mu.high)
+        sure = number(canary.epsilon_proven_all_rounds)
+        yield (
+            f"Canaries measured a mu of {low} to {high} for one round. All rounds together have ε "
+            f"at least {sure} ({ALARM_CONFIDENCE:.2%} confidence)."
+        )
+    if release is None and canary is None:
         yield "Nothing could be measured from this vantage point."
 
 
@@ -191,7 +199,7 @@ def to_tell(report: AuditReport, row: Row) -> list[str]:
     """Return what to do where an audit cannot tell about an observer."""
     found, attack = report.details, row.attack
     if isinstance(found, RecordedDetails) and (row.limit or attack):
-        return [STATE_NOISE]
+        return [STATE_NOISE if row.limit else AT_SERVER]
     if not isinstance(found, LiveDetails):
         return []  # the reasons say what is missing
     steps = [AT_STATED_NOISE] if row.limit is None else []

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adversaries.bounds import canaries
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -17,6 +18,7 @@ from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.releases import NUMBERS
 from fedsim.audits.steps.step import CONFIGURED
 from fedsim.federation.transcripts.records import (
+    Canary,
     NodeReply,
     ObservedRound,
     Transcript,
@@ -476,6 +478,55 @@ def test_rounds_may_be_taken_in_one_by_one():
     for observed in transcript.rounds[4:]:
         auditor.observe(observed)
     assert auditor.report(options).rows == audited(transcript).rows
+
+
+def canary_transcript(seed, mu, rounds):
+    """Return a participant's transcript of canaries of length 1 under noise of std 1/mu."""
+    generator = np.random.default_rng(seed)
+    model, seen = {"w": np.zeros(50)}, []
+    for round in range(1, rounds + 1):
+        canary = Canary(bool(generator.random() < 0.5), int(generator.integers(2**62)), 1.0, 1e-9)
+        seen.append(ObservedRound(round, model, canary=canary))
+        after = model["w"] + generator.standard_normal(50) / mu
+        after += canary.coin * canaries.direction(canary.seed, 50)
+        model = {"w": after}
+    seen.append(ObservedRound(rounds, aggregate=model))
+    return Transcript(TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0)
+
+
+def test_canaries_measure_mu_through_the_models_alone():
+    covered = 0
+    for seed in range(50):
+        canary = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)["details"]["canary"]
+        covered += canary["mu"]["low"] <= 1.5 <= canary["mu"]["high"]
+    assert covered >= 38
+    assert canary["rounds"] == 30  # the last model came with an evaluation
+    assert canary["epsilon_all_rounds"]["low"] == pytest.approx(
+        gaussian.epsilon(canary["mu"]["low"] * math.sqrt(30), DELTA)
+    )
+
+
+def test_a_claim_that_canaries_refute_fails_their_check():
+    quiet = canary_transcript(0, 5.0, 30)
+    report = audit(quiet, AuditOptions(claim=Claim(50.0, DELTA, unit="client")))
+    assert (report.verdict, report.vantage) == ("convicted", "participant")
+    assert (report.proven_epsilon or 0.0) > 50
+    failed = [each["condition"] for each in report.report["checks"] if each["outcome"] == "failed"]
+    assert "epsilon.low > 50.0" in failed
+
+
+def test_a_round_that_was_missed_has_no_score():
+    transcript = canary_transcript(1, 1.5, 6)
+    kept = tuple(one for one in transcript.rounds if one.round != 3)
+    canary = report_of(replace(transcript, rounds=kept))["details"]["canary"]
+    assert canary["rounds"] == 4
+
+
+def test_a_participant_without_canaries_is_told_what_to_do():
+    seen = ObservedRound(1, {"w": np.zeros(3)})
+    report = report_of(Transcript(TranscriptFacts("participant", "a test"), (seen,), False, "", 7))
+    assert "attach canary_mod" in texts(report, "note")
+    assert "during the last round" in texts(report, "note")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.transcripts.records import Transcript, TranscriptFacts
 from fedsim.recording import record
 
+from .test_audit import canary_transcript
+
 APPS = Path(__file__).parents[3] / "apps"
 DELTA, NODES, ROUNDS, NORM, Z, SIZE = 1e-5, 4, 4, 0.5, 1.0, 600
 TRUTH = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA)
@@ -151,3 +153,10 @@ def test_a_transcript_that_may_lack_rounds_supports_nothing(own):
     report = judged(open_ended, TRUTH + 0.01)
     assert report["verdict"] == "not judged"
     assert "does not state that the run has ended" in report["reasons"][0]
+
+
+def test_canaries_disprove_claims_about_updates_alone():
+    transcript = canary_transcript(0, 5.0, 30)
+    assert "does not state what it protects" in judged(transcript, 2.0, None)["reasons"][0]
+    assert judged(transcript, 2.0, "client")["verdict"] == "convicted"
+    assert judged(transcript, 1e6, "client")["verdict"] == "not judged"

@@ -11,13 +11,14 @@ from flwr.serverapp.strategy import (
     FedAvg,
 )
 
+from adversaries.bounds import canaries
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from fedsim.audits.recording import loop
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound
-from fedsim.recording import record
+from fedsim.recording import canary_mod, record
 
 NODES, ROUNDS = 3, 3
 
@@ -55,6 +56,23 @@ def test_replies_are_kept_as_they_arrived_before_the_server_clips_them(quickstar
     observed = quickstart(privacy="server", clipping_norm=0.01)["server"].rounds[0]
     for reply in observed.replies.values():
         assert np.linalg.norm(vector(reply.arrays) - vector(observed.model)) > 0.02
+
+
+def test_a_canary_sends_the_direction_that_its_coin_chose(quickstart):
+    found = quickstart(canary=True, num_server_rounds=8)
+    mine = [observed for observed in found["client-0"].rounds if observed.model]
+    coins = []
+    for observed, truth in zip(mine, found["server"].rounds, strict=True):
+        canary = observed.canary
+        assert canary is not None
+        coins.append(canary.coin)
+        change = vector(truth.replies[FIRST_NODE].arrays) - vector(observed.model)
+        length = canary.norm if canary.coin else canary.idle_norm
+        unit = canaries.direction(canary.seed, change.size)
+        np.testing.assert_allclose(change, length * unit, atol=1e-6)
+        assert (canary.norm, canary.idle_norm) == (1.0, 0.001)
+    assert {True, False} == set(coins)
+    assert "client-0" in found and all("canary" not in r.mechanism for r in mine)
 
 
 def test_adaptive_clipping_is_recorded_with_the_norm_of_either_use(tmp_path):
@@ -140,6 +158,10 @@ def test_the_app_goes_on_when_recording_fails(tmp_path, caplog):
     assert sent == 1
     assert caplog.text.count("RECORDING STOPPED") == 1
 
+    path = tmp_path / "nowhere" / "client.fedt"
+    _run(FedAvg(fraction_evaluate=0.0), mods=[canary_mod(path, norm=1.0)])
+    assert caplog.text.count("RECORDING FAILED") == 1
+
 
 def test_a_run_that_fails_says_so_in_its_transcript(tmp_path):
     # A client that changes nothing ends Flower's server-side clipping.
@@ -149,6 +171,12 @@ def test_a_run_that_fails_says_so_in_its_transcript(tmp_path):
     found = read_transcript(tmp_path / "t")
     assert found.ended
     assert "ZeroDivisionError" in found.incomplete
+
+
+def test_a_canary_that_is_no_canary_is_refused(tmp_path):
+    for norm, idle in ((1.0, 0.0), (1.0, 2.0), (-1.0, None)):
+        with pytest.raises(InputError, match="give norm > idle_norm > 0"):
+            canary_mod(tmp_path / "t", norm=norm, idle_norm=idle)
 
 
 def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import fedsim
+from adversaries.bounds import canaries
 from adversaries.errors import InputError
 from fedsim.audits.loop import contract
 from fedsim.commands import own_loop
-from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
+from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 from tests.console import exit_of
 
@@ -174,7 +175,9 @@ def test_a_round_in_which_nobody_changed_the_model_has_a_report(tmp_path, capsys
     path = tmp_path / "t.fedt"
     with Writer(path, TranscriptFacts("server", "a test")) as writer:
         replies = {node: NodeReply({"w": model}, 1.0) for node in (1, 2)}
-        writer.append(ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}))
+        mean = {"aggregation": "mean"}
+        seen = ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}, mechanism=mean)
+        writer.append(seen)
         writer.end()
     assert command(path) == 0
     assert "No guarantee." in capsys.readouterr().out
@@ -202,6 +205,22 @@ def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path):
     page = (tmp_path / "t-audit" / "report.html").read_text()
     assert "&gt;99.9%" in page
     assert ">100%</td>" not in page
+
+
+@pytest.mark.parametrize("rounds", [1, 12])
+def test_canaries_have_a_page(tmp_path, rounds, capsys):
+    generator, model = np.random.default_rng(0), np.zeros(40)
+    path = tmp_path / "client.fedt"
+    with Writer(path, TranscriptFacts("participant", "a test", node=0)) as writer:
+        for round in range(rounds + 1):
+            canary = Canary(round % 2 == 0, round, 1.0, 0.001)
+            writer.append(ObservedRound(round, {"w": model}, canary=canary))
+            model = model + canary.coin * canaries.direction(round, 40)
+            model = model + 0.3 * generator.standard_normal(40)
+    assert command(path) == 0
+    assert "Canaries measured a mu" in " ".join(capsys.readouterr().out.split())
+    page = (tmp_path / "client-audit" / "report.html").read_text()
+    assert "All rounds together have ε at least" in " ".join(page.split())
 
 
 def test_what_cannot_be_audited_is_one_line_and_status_2(tmp_path, capsys):

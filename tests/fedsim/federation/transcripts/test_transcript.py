@@ -15,7 +15,7 @@ from adversaries.errors import InputError
 from fedsim.common import private_files
 from fedsim.federation.transcripts import folder
 from fedsim.federation.transcripts.reader import Reader, follow, read_transcript
-from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
+from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
 FACTS = TranscriptFacts("server", "a test", "quickstart", versions={"flwr": "1.41.0"})
@@ -33,6 +33,7 @@ def seen(round):
         aggregate={"weight": np.zeros((0, 4))},
         participants=(7, 9),
         mechanism={"strategy": "FedAvg", "noise_multiplier": 1.5, "noise": float("inf")},
+        canary=Canary(True, 5, 2.0, 0.1),
     )
 
 
@@ -63,7 +64,7 @@ def test_what_was_written_is_read(path):
     assert np.isnan(reply.metrics.pop("loss"))
     assert reply.metrics == {"norms": [1.0, 2.0], "ok": True}
     assert (reply.num_examples, first.participants) == (12.0, (7, 9))
-    assert first.mechanism == expected.mechanism
+    assert (first.mechanism, first.canary) == (expected.mechanism, expected.canary)
 
 
 def test_only_its_user_may_read_it(path):
@@ -136,7 +137,7 @@ def test_no_damaged_byte_changes_what_is_read(path):
             assert name == "000002.npz"
             second, whole = found.rounds[1], expected.rounds[1]
             np.testing.assert_array_equal(second.model["weight"], whole.model["weight"])
-            assert second.mechanism == whole.mechanism
+            assert (second.mechanism, second.canary) == (whole.mechanism, whole.canary)
         (path / name).write_bytes(content)
 
 
@@ -229,6 +230,7 @@ def forged(path, arrays=(), **changes):
         "aggregate": None,
         "participants": None,
         "mechanism": {},
+        "canary": None,
     }
     text = np.frombuffer(json.dumps(whole | changes).encode(), np.uint8)
     np.savez(folder.of_round(path, 4), **{folder.TEXT: text, **dict(arrays)})
@@ -243,6 +245,7 @@ def forged(path, arrays=(), **changes):
         ({"w": np.zeros(2, "f8,f8")}, {"model": {"w": "w"}}),
         ({"w": np.array([object()])}, {"model": {"w": "w"}}),
         ({}, {"round": "1"}),
+        ({}, {"canary": {"coin": True, "seed": -1, "norm": 1.0, "idle_norm": 0.1}}),
         ({}, {"mechanism": {"noise": {"float": "1"}}}),
         ({}, {"replies": [{"node": 1}]}),
         ({folder.TEXT: np.frombuffer(b"[" * 200_000, np.uint8)}, {}),
