@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 56_100,
+    "tests": 55_600,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
