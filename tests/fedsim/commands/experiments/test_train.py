@@ -83,7 +83,8 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(fedsim, small, tmp_path)
     file = [part for key, value in asked.items() for part in (f"data.{key}={value}",)]
     status, _, said = fedsim("run", path, *file, *played)
     assert status == 0, said
-    rehearsed = ("--rehearsal", tmp_path / "played")
+    secret = "privacy.noise-source=system"
+    rehearsed = ("--rehearsal", tmp_path / "played", secret)
     status, told, said = fedsim("train", path, *file, *rehearsed, "--out", out)
     assert (status, told.count("Warning: ")) == (0, 3), said
     card = json.loads((out / "public" / "model_card.json").read_text())
@@ -93,7 +94,7 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(fedsim, small, tmp_path)
     page = html.unescape((out / "report.html").read_text())
     assert training_report.PUBLIC not in page
     # Public data need no such warning.
-    assert fedsim("train", path, "--out", tmp_path / "digits")[0] == 0
+    assert fedsim("train", path, "--out", tmp_path / "digits", secret)[0] == 0
     card = json.loads((tmp_path / "digits" / "public" / "model_card.json").read_text())
     assert card["uncovered"] == []
     assert training_report.PUBLIC in html.unescape((tmp_path / "digits/report.html").read_text())

@@ -70,4 +70,4 @@ def test_failed_checks_come_first_and_are_counted():
 def test_what_nobody_stated_is_said_to_be_missing_in_a_sign_off():
     entries = dict(first_screen.sign_off(data="digits", date="2026-01-01", limits="One target."))
     assert entries["Purpose"] == "not stated"
-    assert entries["Author"] == "not stated"
+    assert set(entries["Author"]) == {"_"}  # for a signature
