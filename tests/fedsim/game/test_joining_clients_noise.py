@@ -30,7 +30,7 @@ from fedsim.privacy.participation import sampling
 from fedsim.privacy.trust.model import Vantage
 
 CLIENTS, JOINING, RATE, Z = 6, 0.5, 0.4, 1.5
-TARGET, ADVERSARY = 0, 4
+TARGET, ADVERSARY = 0, 5
 BY_CLIENT = {
     "privacy.unit": "client",
     "federation.clients": CLIENTS,

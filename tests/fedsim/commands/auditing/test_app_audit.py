@@ -42,7 +42,6 @@ def test_json_is_one_document_and_nothing_else():
     assert document["claim"] == {
         "epsilon": 1.4,
         "delta": 1e-5,
-        "scope": "run",
         "source": "given",
         "vantage": None,
         "unit": "client",
