@@ -118,8 +118,8 @@ NO_LIMIT = StateWords(
 NO_GUARANTEE = StateWords(
     "No guarantee",
     "caution",
-    "something that theory needs is missing, such as clipping",
-    "Do not release the model. Change what is missing, such as training.clipping.",
+    "something that theory needs is missing, such as clipping or secret noise",
+    "Do not release the model before you have changed what is missing.",
 )
 WITHIN_CHANCE = StateWords(
     "Above the limit, within chance",

@@ -89,7 +89,9 @@ def decisions(report: AuditReport) -> list[str]:
         words = state_words(report, row)
         if words is verdicts.CANNOT_TELL:
             steps += audit_words.to_tell(report, row)
-        elif words.kind in ("alarm", "caution") or words is verdicts.TOO_FEW:
+        elif words.kind == "alarm":
+            steps.insert(0, words.advice)
+        elif words.kind == "caution" or words is verdicts.TOO_FEW:
             steps.append(words.advice)
     if report.verdict in ADVICE:
         steps.append(ADVICE[report.verdict])
