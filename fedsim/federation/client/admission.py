@@ -394,7 +394,10 @@ def _check_arrays(received: ReceivedMessage) -> None:
     }
     try:
         records = messages.array_records(message.content)
-        for name in (messages.MODEL, *(records.keys() & {messages.WORLDS})):
+        worlds = [messages.WORLDS] if messages.WORLDS in message.content else []
+        for name in (messages.MODEL, *worlds):
+            if len(records.get(name, {})) != 1:
+                raise ValueError(f"it has no record '{name}' of one array")
             (array,) = records[name].values()
             known[name].check(array, name)
             known[name].check_values(array, name)
@@ -404,7 +407,7 @@ def _check_arrays(received: ReceivedMessage) -> None:
                 f"its model has a value of {largest:.3g}, but a client trains no model with a "
                 "value above 2^20"
             )
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError) as error:
         raise RefusedError(f"invalid request: {error}") from None
 
 

@@ -88,7 +88,7 @@ class AnsweredMessage:
 
 def read_answers(folder: Path) -> list[AnsweredMessage]:
     """Return a client's answers, in order. Raises InputError if the ledger is unreadable."""
-    return _read(folder).entries
+    return [*_read(folder).entries]
 
 
 def epsilon(answers: Sequence[AnsweredMessage], delta: float) -> float:
@@ -288,12 +288,12 @@ def _read(folder: Path) -> Journal[AnsweredMessage]:
     try:
         status = path.stat()
     except OSError:
-        return _parsed.__wrapped__(path, 0, 0)
-    return _parsed(path, status.st_mtime_ns, status.st_size)
+        return _parsed.__wrapped__(path)
+    return _parsed(path, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
 
 @lru_cache(maxsize=4)
-def _parsed(path: Path, changed: int, size: int) -> Journal[AnsweredMessage]:
+def _parsed(path: Path, *state: int) -> Journal[AnsweredMessage]:
     """Return the entries of the file as it is since a change: once for each message."""
     return journal.read(
         path,

@@ -122,6 +122,8 @@ def check_findings(content: RecordDict, known: Mapping[str, Form], needed: str |
     """
     records = messages.array_records(content).values()
     arrays = {key: array for record in records for key, array in record.items()}
+    if sum(map(len, records)) != len(arrays):
+        raise ValueError("it has a finding twice")
     if needed is not None and needed not in arrays:
         raise ValueError(
             f"it has no '{needed}': the node lost its Flower state, for example when its SuperNode "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from adversaries.errors import InputError
 from fedsim import client_app
@@ -114,6 +114,14 @@ def test_a_request_that_the_run_does_not_plan_is_refused(client, lie, refusal):
         client_app.app(_message(**lie), context)
     assert client_ledger.read_answers(_state(context)) == []
     assert _answers(context).shape == (1, PARAMETERS)
+
+
+def test_worlds_that_are_no_array_are_refused_before_anything_is_charged(client):
+    context, message = client(), _message()
+    message.content[messages.WORLDS] = ConfigRecord({"bits": True})
+    with pytest.raises(RefusedError, match="it has no record 'worlds' of one array"):
+        client_app.app(message, context)
+    assert client_ledger.read_answers(_state(context)) == []
 
 
 @pytest.mark.parametrize(
