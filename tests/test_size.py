@@ -59,6 +59,7 @@ OTHERS_HELD = {
     "commands": 24,
     "options": 128,
     "keys": 94,
+    "words of documentation": 42_200,
 }
 
 
@@ -71,7 +72,7 @@ def _sizes() -> dict[str, int]:
         for each in main.arguments(name)
         if each.name.startswith("-") and each.name not in shared
     }
-    pages = [page for page in (ROOT / "docs").rglob("*.md") if "reference" not in page.parts]
+    pages = (ROOT / "docs").rglob("*.md")  # what is generated is in no file
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     return {
         "commands": len(commands),

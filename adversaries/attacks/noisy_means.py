@@ -33,9 +33,6 @@ is off by at most h^2/8 max|phi'|/s^2, which for h <= 2 r is 0.12 (r/s)^2. Kolmo
 test alarms at 2.23/sqrt(n); rounding may cause at most a fifth of that.
 """
 
-LOUDEST = 8.0
-"""Largest distance between two means, in standard deviations, that evidence counts with."""
-
 
 @dataclass(frozen=True)
 class Contribution:

@@ -28,7 +28,6 @@ class StreamRole(IntEnum):
     ONE_RUN = 11
     INCLUSION = 12
     CRAFTED = 13
-    PAIRED_WORLDS = 14
     CLIENT_SAMPLING = 15
     RECONSTRUCTION = 16
 

@@ -6,7 +6,7 @@ refused before its sum is released; one in a ledger counts as without noise.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -144,12 +144,17 @@ class Book:
         """Return the rounds of a client so far."""
         return Counter(self._counts.get(client, Counter()))
 
-    def after(self, row: LedgerRow, client: int) -> Counts:
-        """Return the rounds of a client, with one more row."""
-        counts = Counter(self._counts.get(client, Counter()))
-        for clients, kind, count in self._changes(row):
-            counts[kind] += count * (client in clients)
-        return +counts
+    def after(self, row: LedgerRow) -> Callable[[int], Counts]:
+        """Return a function that gives the rounds of a client, with one more row."""
+        changes = [(frozenset(each), kind, count) for each, kind, count in self._changes(row)]
+
+        def of(client: int) -> Counts:
+            counts = self.spent(client)
+            for clients, kind, count in changes:
+                counts[kind] += count * (client in clients)
+            return +counts
+
+        return of
 
     def clashes(self, row: LedgerRow) -> bool:
         """Return whether a row repeats the noise of a settled round with another release."""

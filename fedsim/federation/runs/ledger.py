@@ -172,9 +172,9 @@ class Attempt:
         )
 
     def _enter(self, row: LedgerRow) -> None:
-        epsilons = []
+        epsilons, after = [], self._limited.after(row)
         for client in self._honest:
-            counts = self._limited.after(row, client)
+            counts = after(client)
             epsilons.append(self._running(counts, self._total[client]))
             self._check(row, client, counts, epsilons[-1])
         self._ledger.append(row)
