@@ -10,11 +10,11 @@ from fedsim.commands.answer import Answer, lines
 from fedsim.commands.prompts import ask
 from fedsim.commands.settings import Change, Given, changed, configured
 from fedsim.commands.terminal import Terminal
+from fedsim.configuration.files import TABLES
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.learning.data.schema_proposal import Proposal
 
-TABLES = (".csv", ".parquet", ".npz", ".txt")
 ANSWERS = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the publicly known range"
 
 
@@ -83,7 +83,9 @@ def data(
 
 def _is_table(path: Path) -> bool:
     """Return whether records are named: a file of a table, or a folder that is no run."""
-    return path.suffix in TABLES or (path.is_dir() and not (path / "config.toml").exists())
+    return path.suffix in (*TABLES, ".txt") or (
+        path.is_dir() and not (path / "config.toml").exists()
+    )
 
 
 def _listing() -> Answer:

@@ -60,16 +60,14 @@ def stored(data: Any) -> Iterator[str | None]:
         data: a name, (features [n, ...], labels [n]), or None.
 
     Raises:
-        InputError: it is no pair of arrays of equal length, or they hold Python objects.
+        InputError: as `given.pair`.
     """
     if isinstance(data, str | None):
         yield data
         return
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        raise InputError("data is not a pair; give (features, labels), two arrays of equal length")
-    features, labels = map(np.asarray, data)
-    if features.dtype.hasobject or labels.dtype.hasobject:
-        raise InputError("data holds Python objects; give arrays of numbers, or labels as text")
+    from fedsim.game import given  # noqa: PLC0415  (the attacks are slow to import)
+
+    features, labels = given.pair(data)
     with TemporaryDirectory(prefix="fedsim-data-") as folder:
         file = Path(folder) / "data.npz"
         np.savez(file, features=features, labels=labels)

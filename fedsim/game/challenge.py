@@ -96,8 +96,8 @@ NOBODY = Challenge(None, None, -1, -1, "none", None)
 def choose(experiment: Experiment, progress: Progress | None = None) -> Challenge:
     """Return the challenge: a pair chosen by dissimilarity or configured, and the adversary.
 
-    The adversary is the highest-numbered client that does not hold x^. The
-    result depends only on the experiment, and is cached because a large pool takes long.
+    The adversary is the highest-numbered client that does not hold x^. The result depends only on
+    the experiment, and is cached because a large pool takes long.
 
     Raises InputError if the challenge or adversary does not fit the data. Source: Bernau et al.,
     Eq. 18 and Eq. 20.

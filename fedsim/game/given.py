@@ -73,13 +73,9 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
     Raises:
         InputError: it is not a pair of arrays.
     """
-    if not isinstance(arrays, Sequence) or len(arrays) != 2:
-        raise InputError("data is not a pair; give (features, labels), two arrays of equal length")
-    features, labels = (np.array(array) for array in arrays)  # copies that no caller can change
+    features, labels = pair(arrays)
     digest = hashlib.sha256()
     for array in (features, labels):
-        if array.dtype.hasobject:
-            raise InputError("data holds Python objects; give arrays of numbers, or labels as text")
         digest.update(f"{array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
 
@@ -87,6 +83,16 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
         return npz.of_arrays(source.name, Path("data"), features, npz.numbered(labels), {})
 
     return give(loader, "data", digest.hexdigest())
+
+
+def pair(arrays: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return copies of (features, labels). Raises InputError for no pair, or Python objects."""
+    if not isinstance(arrays, Sequence) or len(arrays) != 2:
+        raise InputError("data is not a pair; give (features, labels), two arrays of equal length")
+    features, labels = (np.array(array) for array in arrays)  # copies that no caller can change
+    if features.dtype.hasobject or labels.dtype.hasobject:
+        raise InputError("data holds Python objects; give arrays of numbers, or labels as text")
+    return features, labels
 
 
 def attacks(functions: Sequence[Callable[..., Any] | Attack | str]) -> str:

@@ -167,16 +167,22 @@ def draw(chosen: DataConfig, source: Dataset) -> Split:
 
 def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
     """Return the client of each record of D, int64 [n]."""
-    scheme, _, options = federation.partition.partition(",")
+    scheme, options = _dealing(federation)
     return partition(
         split.members_records.labels,
         federation.clients,
-        scheme.strip(),
+        scheme,
         federation.dirichlet_alpha,
         data_seed,
         keys(federation, split),
         options,
     )
+
+
+def _dealing(federation: FederationConfig) -> tuple[str, str]:
+    """Return the partition's scheme and its options, as text."""
+    scheme, _, options = federation.partition.partition(",")
+    return scheme.strip(), options
 
 
 def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
@@ -185,7 +191,7 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     Raises InputError if the dataset has no such column, if the scheme would split it, or if
     "label" is ambiguous because the dataset also has a column of this name.
     """
-    name, scheme = federation.partition_key, federation.partition.partition(",")[0].strip()
+    name, (scheme, _) = federation.partition_key, _dealing(federation)
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
     if not by_key:
         if name:
