@@ -66,8 +66,8 @@ class Attack:
             found = f"{values.dtype} of shape {values.shape}"
             found += ", with NaN" if values.dtype.kind == "f" and np.isnan(values).any() else ""
             raise InputError(
-                f"the attack '{self.title}' returned {found}; return a number for each model and "
-                f"record, of shape {shape}"
+                f"the attack '{self.title}' returned {found}; return scores of shape {shape}, one "
+                "for each model and record"
             )
         return values.astype(np.float64, copy=False)
 

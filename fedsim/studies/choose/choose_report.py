@@ -77,9 +77,9 @@ def _answer(result: Result) -> Iterator[str]:
         measured = near.utility.among(least[0], choice.compared)
         yield (
             f"Cannot tell whether a setting that meets the limit has {_at_least(least)}: with "
-            f"{values(near.values)} it is {DASH if measured is None else _measure(measured)}, if "
-            f"the intervals of all {choice.compared} settings shall hold. The interval is wide "
-            "because few records are held out; raise data.held-out."
+            f"{values(near.values)} it is {DASH if measured is None else _measure(measured)}. The "
+            f"intervals of {choice.compared} settings hold together at 95%. They are wide because "
+            "few records are held out; raise data.held-out."
         )
     else:
         wanted = "be better than a constant answer" if least is None else f"have {_at_least(least)}"
