@@ -7,6 +7,7 @@ the digits, `configs/one-run.toml`, where data and canaries hide one another.
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +102,10 @@ def _audits(overlaps: Floats, epsilon: float, repeats: int, place: int) -> dict[
     return found | {ESTIMATE: one_run.client_canary_estimates(coins, scores, DELTA)}
 
 
+def _of(values: npt.NDArray[Any], number: Callable[[Any], Any]) -> Value:
+    return float(number(values)) if values.size else "–"
+
+
 def _federation(smoke: bool) -> Table:
     trials, rounds, planted = (2, 1, SMALL) if smoke else (TRIALS, 30, PLANTED)
     rows: list[tuple[Value, ...]] = []
@@ -122,12 +127,18 @@ def _federation(smoke: bool) -> Table:
             )
             server_app.carry_out(grid, preflight(given), directory)
             found = directory.read_json("report.json")
+            transcript = directory.read_arrays("transcript.npz")
         audited = found["one_run"]
-        spread = audited["spread"]
-        medians, above = (
-            [spread[name][value] if name in spread else "–" for name in names]
-            for value, names in (("median", (*BOUNDS, "estimate")), ("above", BOUNDS))
-        )
+        canaries = transcript["canaries_included"], transcript["canary_scores"]
+        asked = given.privacy.delta, given.audit.confidence
+        everybody = {
+            "binomial": one_run.binomial_bounds(*canaries, *asked),
+            "f_dp": one_run.f_dp_bounds(*canaries, *asked),
+            "estimate": one_run.client_canary_estimates(*canaries, given.privacy.delta),
+        }
+        stated = {name: each[~np.isnan(each)] for name, each in everybody.items()}
+        medians = [_of(stated[name], np.median) for name in (*BOUNDS, "estimate")]
+        above = [_of(stated[name] > audited["canary_epsilon"], np.mean) for name in BOUNDS]
         accuracy = found["utility"]["accuracy"]["mean"][-1]
         rows.append(
             (
