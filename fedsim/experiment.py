@@ -18,7 +18,7 @@ from fedsim.reports.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
     from fedsim.federation.runtimes.places import Workers
-    from fedsim.federation.server.batch_run import Trainer
+    from fedsim.federation.server.experiment import Trainer
     from fedsim.federation.server.plan import Plan
 
 

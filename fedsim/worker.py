@@ -8,10 +8,10 @@ from fedsim.common import device
 from fedsim.configuration import from_run_config
 from fedsim.federation.runtimes.dispatch import ONE_AT_A_TIME, BatchTask, Done, Program
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server import batch_run
+from fedsim.federation.server import experiment
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.plan import Plan
-from fedsim.federation.server.strategy import DPSGD
+from fedsim.federation.server.training import Training
 from fedsim.game.challenge import Challenge
 
 
@@ -36,5 +36,5 @@ def train_batch(task: BatchTask) -> Done:
         def note(**event: Any) -> None:
             events.append(event)
 
-        strategy = DPSGD(batch, None, note)
-        return Done(batch_run.train(grid, strategy, loaded, note), events)
+        training = Training(grid, batch, log_event=note)
+        return Done(experiment.train(training, loaded), events)

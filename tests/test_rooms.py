@@ -300,7 +300,7 @@ def test_what_leaves_packages_out_is_imported_without_them():
     core = [name for name in SOURCES if _room(name) in WITHOUT_FLOWER]
     assert "fedsim.game.observers.participant" in core
     client = ["fedsim.client_app", "fedsim.federation.client.training_node"]
-    first = [*client, "fedsim.experiment", "fedsim.server_app", "fedsim.federation.server.strategy"]
+    first = [*client, "fedsim.experiment", "fedsim.server_app", "fedsim.federation.server.training"]
     slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
     slow += ["scipy.spatial", "scipy.linalg"]
     assert _failing(

@@ -10,7 +10,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import nodes
 from fedsim.federation.server.plan import fit_batch, preflight, prepare
-from fedsim.federation.server.strategy import DPSGD
+from fedsim.federation.server.training import Training
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
@@ -70,8 +70,8 @@ def test_a_killed_run_resumes_after_its_last_batch(small, run, tmp_path, monkeyp
         batches.append(arguments)
         return start(*arguments, **options)
 
-    start = DPSGD.start
-    monkeypatch.setattr(DPSGD, "start", run_two_batches)
+    start = Training.run
+    monkeypatch.setattr(Training, "run", run_two_batches)
     with pytest.raises(Killed):
         server_app.carry_out(grid, preflight(config), directory)
     assert not (directory.path / "report.json").exists()

@@ -29,7 +29,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.plan import preflight
-from fedsim.federation.server.strategy import DPSGD
+from fedsim.federation.server.training import Training
 from fedsim.game import federation as federations
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.models import parameter_shapes
@@ -267,8 +267,8 @@ def one_layer_unclipped():
 def weighted_mean_after_clipping():
     """Weight the clients' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
 
-    def total(strategy, round, received):
-        config = strategy.batch.plan.config
+    def total(training, round, received, _):
+        config = training.batch.plan.config
         known, clients = federations.load(config.experiment), config.federation.clients
         summed = np.zeros(round.shape)
         for partition, record in received.records(messages.REPLY).items():
@@ -276,7 +276,7 @@ def weighted_mean_after_clipping():
             summed += messages.only(record) * (clients * size / config.data.records)
         return summed
 
-    return patch.object(DPSGD, "_sum", total)
+    return patch.object(Training, "summed", total)
 
 
 @contextmanager
@@ -320,15 +320,15 @@ def divisor_of_the_data():
 
     As Opacus does, which takes it from the loader: without the target the noise has another scale.
     """
-    added = DPSGD._add_noise
+    added = Training.noised
 
-    def add(strategy, round, total):
-        noised, batch = added(strategy, round, total), strategy.batch
+    def add(training, round, total):
+        noised, batch = added(training, round, total), training.batch
         records = batch.plan.config.data.records
         there = records - ~batch.worlds
         return replace(noised, total=noised.total * (records / there)[:, None])
 
-    return patch.object(DPSGD, "_add_noise", add)
+    return patch.object(Training, "noised", add)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ Flower's quantiser rounds nothing, as the clients send integers already: with c 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -171,6 +171,20 @@ class SecureSum:
             )
             for node, (sources, ciphertexts) in forwarded.items()
         }
+
+    def with_keys(self, requests: Iterable[Message]) -> list[Message]:
+        """Return the requests for sums, each with the keys of the others; see `exchange_keys`.
+
+        A client that does not join the round sends no sum, and needs no keys.
+        """
+        keys, left = self.exchange_keys(), []
+        for request in requests:
+            node = request.metadata.dst_node_id
+            if node in keys:
+                request.content[CONFIGS] = keys[node]
+            if node in keys or node not in self.nodes.values():
+                left.append(request)
+        return left
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
         """Return the sum of the masked replies, modulo 2^32.

@@ -31,7 +31,7 @@ from fedsim.configuration import Scalar, to_run_config
 from fedsim.configuration.objects import Experiment
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runtimes.places import Pool
-from fedsim.federation.server.batch_run import Campaign
+from fedsim.federation.server.experiment import Campaign
 from fedsim.game import federation
 from fedsim.game.mechanisms.privacy import adds_up
 

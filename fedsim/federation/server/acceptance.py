@@ -6,10 +6,10 @@ configuration tolerates it.
 
 import math
 from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import numpy as np
-from flwr.app import Message, MessageType
-from flwr.serverapp import Grid
+from flwr.app import Message
 
 from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
@@ -17,18 +17,14 @@ from fedsim.configuration.federation import TOLERATED
 from fedsim.federation.protocol import forms, messages, secure_aggregation
 from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.forms import Form
-from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.replies import check_round, sort_out
 from fedsim.federation.protocol.secure_aggregation import SecureSum
-from fedsim.federation.server.batch import Array, Batch, BegunRound, ReceivedReplies
-from fedsim.federation.server.requests import Sending
+from fedsim.federation.server.batch import Array, Batch, Received, Round
 from fedsim.game import federation, one_run
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
-
-LogEvent = Callable[..., None]
 
 CHANCE = 1e-15
 """Probability that honest noise is longer than its bound, in one trial and round."""
@@ -36,28 +32,30 @@ CHANCE = 1e-15
 LENIENT = 1 + 1e-4
 """Factor by which a float32 norm may exceed its bound."""
 
+CACHED = 2**16
+"""Numbers of an array that are processed at once."""
+
 
 class ClientFailedError(RuntimeError):
     """A client did not answer, or answered with an error or an invalid reply."""
 
 
-CACHED = 2**16
-"""Numbers of an array that are processed at once."""
+def quiet(**_: Any) -> None:
+    """Log nothing."""
 
 
 def accept(
     batch: Batch,
     answers: Iterable[Message],
     what: str,
+    asked: Collection[int],
+    inspect: Callable[[Message], None] = lambda _: None,
     tolerated: int = 0,
     needed: int | None = None,
-    asked: Iterable[int] | None = None,
-    inspect: Callable[[Message], None] = lambda _: None,
-    log_event: LogEvent | None = None,
+    log_event: Callable[..., None] = quiet,
 ) -> dict[int, Message]:
     """Return the valid replies by partition, sorted. Raises ClientFailedError for too few."""
-    clients = batch.nodes if asked is None else list(asked)
-    replies = sort_out(answers, batch.nodes, clients, inspect)
+    replies = sort_out(answers, batch.nodes, asked, inspect)
     lost = replies.failures
     if late := [client for client in replies.missing if client in batch.nodes]:
         silent = (
@@ -65,13 +63,13 @@ def accept(
             f"{batch.plan.config.federation.timeout:g} s (federation.timeout)"
         )
         lost |= dict.fromkeys(late, silent)
-    lost |= {client: f"client {client} left" for client in clients if client not in batch.nodes}
+    lost |= {client: f"client {client} left" for client in asked if client not in batch.nodes}
     reasons = "; ".join(dict.fromkeys([*replies.unsolicited, *lost.values()]))
     if reasons and not tolerated:
         raise ClientFailedError(f"{what}: {reasons.rstrip('.')}{_without(batch, lost)}")
     if len(lost) > tolerated:
         raise ClientFailedError(
-            f"{what}: {len(lost)} of {len(clients)} clients are missing, more than "
+            f"{what}: {len(lost)} of {len(asked)} clients are missing, more than "
             f"federation.tolerated-dropouts = {tolerated}; nothing of it is released: {reasons}"
         )
     if needed in lost:
@@ -79,21 +77,17 @@ def accept(
             f"{what}: the adversary's node is missing, without which there is no belief to "
             f"report: {reasons}"
         )
-    if log_event is not None:
-        for client, why in lost.items():
-            log_event(dropped=client, of=what, reason=why)
-        for why in replies.unsolicited:
-            log_event(dropped=None, of=what, reason=why)
+    for client, why in (*lost.items(), *((None, why) for why in replies.unsolicited)):
+        log_event(dropped=client, of=what, reason=why)
     return replies.accepted
 
 
-def unanswered(batch: Batch, round: int, answers: Iterable[Message], masked: bool) -> bool:
+def unanswered(batch: Batch, round: int, answers: Collection[Message], masked: bool) -> bool:
     """Return whether all clients of a round said that they failed, so that nothing left them.
 
     A client that is gone may have sent its answer too late for Flower to take it. Only a masked
     sum then shows nothing.
     """
-    answers = list(answers)
     said = {
         answer.metadata.src_node_id
         for answer in answers
@@ -112,96 +106,81 @@ def _without(batch: Batch, lost: Collection[int]) -> str:
 
 def accept_round(
     batch: Batch,
-    round: BegunRound,
+    round: Round,
     answers: Iterable[Message],
     secure: SecureSum | None,
-    log_event: LogEvent | None,
-) -> ReceivedReplies:
+    log_event: Callable[..., None] = quiet,
+) -> Received:
     """Return the clients' valid replies of a round."""
     # An adversary that misses a round has lost its memory and cannot continue.
     follows = at_server.seat(batch.plan.config.audit.mode).follows
+    number = round.number
     accepted = accept(
         batch,
         answers,
-        f"round {round.number}",
+        f"round {number}",
+        batch.asked(number),
+        lambda reply: _check_reply(batch, round, secure, reply),
         batch.plan.config.federation.tolerated_dropouts,
-        needed=batch.challenge.adversary if follows else None,
-        asked=batch.asked(round.number),
-        inspect=lambda reply: _check_reply(batch, round, secure, reply),
-        log_event=log_event,
+        batch.challenge.adversary if follows else None,
+        log_event,
     )
-    return ReceivedReplies(
-        {client: reply for client, reply in accepted.items() if batch.sends(client, round.number)}
+    return Received(
+        {client: each for client, each in accepted.items() if batch.sends(client, round.number)}
     )
 
 
-def accept_findings(
-    batch: Batch, answers: Iterable[Message], log_event: LogEvent | None
-) -> Message:
+def accept_findings(batch: Batch, answers: Iterable[Message]) -> Message:
     """Return the adversary's reply."""
     config, needed = batch.plan.config, None
-    if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in vantages.measured(
-        config.federation.vantage, config.audit.vantages
-    ):
-        needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, config.federation.vantage)}"
-    known = forms.findings(
-        config.federation.vantage, config.audit.vantages, len(batch.trials), batch.plan.rounds
-    )
+    configured, listed = config.federation.vantage, config.audit.vantages
+    follows = at_server.seat(config.audit.mode).follows
+    if follows and Vantage.PARTICIPANT in vantages.measured(configured, listed):
+        needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, configured)}"
+    known = forms.findings(configured, listed, len(batch.trials), batch.plan.rounds)
     (reply,) = accept(
         batch,
         answers,
         "the adversary's findings",
-        asked=[batch.challenge.adversary],
-        inspect=lambda reply: forms.check_findings(reply.content, known, needed),
-        log_event=log_event,
+        [batch.challenge.adversary],
+        lambda reply: forms.check_findings(reply.content, known, needed),
     ).values()
     return reply
 
 
-def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | None) -> Floats:
+def accept_sensitivity(batch: Batch, round: int, answers: Iterable[Message]) -> Floats:
     """Return the change of a sum by the target, as its client measured it, float64 [T]."""
-    batch = sending.batch
-    config, client = batch.plan.config, batch.challenge.client
-    alone = Sending(batch, sending.round, sending.arrays, sending.spent)
-    content = alone.to_everybody(Role.TARGET_CLIENT)
-    query = Message(content, batch.nodes[client], f"{MessageType.QUERY}.sensitivity")
-    replies = grid.send_and_receive([query], timeout=config.federation.timeout)
+    config = batch.plan.config
     most = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
 
+    def norms(reply: Message) -> Floats:
+        return messages.only(messages.array_records(reply.content)[messages.SENSITIVITY])
+
     def inspect(reply: Message) -> None:
-        check_round(reply, sending.round)
-        norms = Form.of(np.float64, len(batch.trials))
-        forms.check(reply.content, {messages.SENSITIVITY: {"norms": norms}})
-        sent = messages.only(messages.array_records(reply.content)[messages.SENSITIVITY])
+        check_round(reply, round)
+        form = Form.of(np.float64, len(batch.trials))
+        forms.check(reply.content, {messages.SENSITIVITY: {"norms": form}})
+        sent = norms(reply)
         if config.training.clipping and not np.all((sent >= 0) & (sent <= most * LENIENT)):
             raise ValueError(f"its sensitivity is not between 0 and {most:g}")
 
-    (reply,) = accept(
-        batch,
-        replies,
-        f"the sensitivity of round {sending.round}",
-        asked=[client],
-        inspect=inspect,
-        log_event=log_event,
-    ).values()
-    return messages.only(messages.array_records(reply.content)[messages.SENSITIVITY]).astype(
-        np.float64
-    )
+    what = f"the sensitivity of round {round}"
+    (reply,) = accept(batch, answers, what, [batch.challenge.client], inspect).values()
+    return norms(reply)
 
 
-def _check_reply(batch: Batch, round: BegunRound, secure: SecureSum | None, reply: Message) -> None:
+def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
     partition = int(messages.metric(reply, "partition"))
     check_round(reply, round.number)
     if not batch.sends(partition, round.number):
         forms.check(reply.content, {})
         return
-    needed = _measured_by(batch, partition, round.shape)
+    needed, optional = _measured_by(batch, partition, round.shape), {}
     if secure is None:
-        dtype = np.float32 if round.grid is None else np.uint32
+        dtype = np.float32 if round.integers is None else np.uint32
         needed[messages.REPLY] = {"sum": Form.of(dtype, *round.shape)}
     elif reply.metadata.src_node_id not in secure.sharing:
         raise ValueError("it took no part in the exchange of keys")
-    optional = {}
     if batch.plan.config.audit.bayesian_pairs:
         evaluated = batch.plan.config.audit.evaluated(batch.trials)
         optional[messages.DISTANCES] = {"distances": Form(None, ((evaluated, None),))}
@@ -212,11 +191,11 @@ def _check_reply(batch: Batch, round: BegunRound, secure: SecureSum | None, repl
         secure_aggregation.masked(reply, round.shape)
 
 
-def check_size(batch: Batch, round: BegunRound, reply: Message) -> None:
+def check_size(batch: Batch, round: Round, reply: Message) -> None:
     """Raise ValueError if a sum is longer than its client's can be, or outside the grid."""
     sent = messages.only(messages.array_records(reply.content)[messages.REPLY])
-    if round.grid is not None:
-        round.grid.check_range(sent, 1)
+    if round.integers is not None:
+        round.integers.check_range(sent, 1)
         return
     norms = _row_norms(sent).reshape(len(batch.trials), -1).max(axis=1)
     partition = int(messages.metric(reply, "partition"))
@@ -254,8 +233,7 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
     if config.privacy.unit == "record":
         loaded = federation.load(config.experiment)
         parts += len(loaded.owned_by(partition)) if len(loaded.client_of) else config.data.records
-        if partition == batch.challenge.client:
-            parts += 1
+        parts += partition == batch.challenge.client
     if config.canaries.count:
         parts += int((one_run.hosts(config.game) == partition).sum())
     # Triangle inequality: a sum is at most as long as its clipped gradients together.

@@ -1,7 +1,7 @@
-"""The state of a training in a file, from which a restarted server continues."""
+"""The state of a training after a round, and its file, from which a restarted server continues."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,40 +18,47 @@ OPTIMIZER = "optimizer_"
 
 
 @dataclass(frozen=True)
-class RoundRelease:
+class Release:
     """The release of a round, which the next message brings to clients, and more to auditors."""
 
     aggregate: npt.NDArray[np.float32]
     participants: tuple[int, ...]
-    disclosed: ArrayRecord | None
+    disclosed: ArrayRecord | None = None
     messages: ArrayRecord | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """A training after one of its rounds, from 1, with its model, float32 [1, P], and release."""
+class State:
+    """T trainings after one of their rounds; round 0 is before the first.
+
+    Attributes:
+        model: float32 [T, P].
+        release: of this round; None before the first.
+        optimizer: the memory of the server's optimiser.
+    """
 
     round: int
     model: npt.NDArray[np.float32]
-    release: RoundRelease
-    optimizer: Mapping[str, Tensor]
+    release: Release | None = None
+    optimizer: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def write_checkpoint(directory: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in place of the previous one."""
+def write_checkpoint(directory: RunDirectory, state: State) -> None:
+    """Write the state after a round in place of the previous one."""
+    assert state.release is not None
     arrays: Arrays = {
-        "round": np.asarray(checkpoint.round),
+        "round": np.asarray(state.round),
         "run": np.frombuffer(directory.identity.encode(), dtype=np.uint8),
-        "model": checkpoint.model,
-        "aggregate": checkpoint.release.aggregate,
-        "participants": np.asarray(checkpoint.release.participants, dtype=np.int64),
+        "model": state.model,
+        "aggregate": state.release.aggregate,
+        "participants": np.asarray(state.release.participants, dtype=np.int64),
     }
-    for name, state in checkpoint.optimizer.items():
-        arrays[f"{OPTIMIZER}{name}"] = state.cpu().numpy()
+    for name, each in state.optimizer.items():
+        arrays[f"{OPTIMIZER}{name}"] = each.cpu().numpy()
     directory.write_arrays(FILE, arrays)
 
 
-def read_checkpoint(directory: RunDirectory) -> Checkpoint | None:
+def read_checkpoint(directory: RunDirectory) -> State | None:
     """Return the state from which a training continues; None: from the beginning.
 
     Raises InputError if the file is damaged, or of another run.
@@ -72,7 +79,5 @@ def read_checkpoint(directory: RunDirectory) -> Checkpoint | None:
             for name, array in arrays.items()
             if name.startswith(OPTIMIZER)
         }
-        participants = tuple(arrays["participants"].tolist())
-        return Checkpoint(
-            int(arrays["round"]), model, RoundRelease(aggregate, participants, None), optimizer
-        )
+        release = Release(aggregate, tuple(arrays["participants"].tolist()))
+        return State(int(arrays["round"]), model, release, optimizer)

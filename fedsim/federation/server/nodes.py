@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
@@ -48,6 +48,9 @@ PATIENCE = 10.0
 ASK_AGAIN = 60.0
 """Seconds after which a node that is there is asked again who it is: a SuperNode that ended after
 it had fetched the question cannot answer it, nor can the next one."""
+
+DISMISS_TIMEOUT = 30.0
+"""Seconds in which an auditor may fetch its last messages."""
 
 MOST_UNANSWERED = 8
 """Messages that an auditor may be behind. Each holds a model in the SuperLink's memory."""
@@ -92,7 +95,7 @@ class Auditors:
                 self._leave(node, f"{behind[node]} messages are unanswered")
         self._send(grid, [Message(content(), node, kind) for node in sorted(self.nodes)])
 
-    def dismiss(self, grid: Grid, timeout: float) -> None:
+    def dismiss(self, grid: Grid, timeout: float = DISMISS_TIMEOUT) -> None:
         """Let the auditors fetch their last messages, within some seconds, then end the run."""
         deadline = time.monotonic() + timeout
         while True:
@@ -212,34 +215,31 @@ def connect(
     Raises RuntimeError if a node answers with an error while clients are missing.
     """
     begun, named, complete = time.monotonic(), False, math.inf
-
     roll = _Roll(clients, registered)
     while True:
         roll.ask(grid)
-        claims, failed = _introduced(grid, roll.asked, roll.reasons, registered)
-        for node, partition in claims.items():
-            roll.enter(node, partition)
-        now = time.monotonic()
-        # Once the clients are complete, other nodes have a little longer. Else wait for clients.
-        if not (absent := roll.absent()):
+        failed = roll.listen(grid)
+        now, absent = time.monotonic(), roll.absent
+        if not absent:
             complete = min(complete, now)
-            if not roll.asked or now >= complete + INTRODUCTION:
-                return dict(sorted(roll.nodes.items())), roll.auditors, roll.asked
-        elif now > begun + LEAVING and clients - len(roll.nodes) <= tolerated:
+        # Once the clients are complete, other nodes have a little longer. Else wait for clients.
+        introduced = not absent and (not roll.asked or now >= complete + INTRODUCTION)
+        if introduced or (absent and now > begun + LEAVING and len(absent) <= tolerated):
             return dict(sorted(roll.nodes.items())), roll.auditors, roll.asked
-        elif failed:
-            raise RuntimeError(failed[0])
-        elif now > begun + timeout:
+        if absent and failed:
+            raise RuntimeError(failed)
+        missing = f"client{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}"
+        if absent and now > begun + timeout:
             raise InputError(
                 f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s. Missing: "
-                f"{absent}. Start as many SuperNodes as federation.clients (in a simulation, use "
+                f"{missing}. Start as many SuperNodes as federation.clients (in a simulation, use "
                 f"--federation-config 'num-supernodes={clients}'); a training goes on without "
-                f"them with {TOLERATED}={clients - len(roll.nodes)}"
+                f"them with {TOLERATED}={len(absent)}"
                 + "".join(f"; a node failed: {reason}" for reason in roll.reasons)
             )
-        elif not named and now > begun + PATIENCE:
+        if absent and not named and now > begun + PATIENCE:
             named = True
-            log_event(waiting=absent, reasons=list(roll.reasons))
+            log_event(waiting=missing, reasons=list(roll.reasons))
         time.sleep(POLL_INTERVAL)
 
 
@@ -256,6 +256,11 @@ class _Roll:
     reasons: dict[str, None] = field(default_factory=dict)
     asked_at: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def absent(self) -> list[int]:
+        """The clients that have not identified themselves."""
+        return [client for client in range(self.clients) if client not in self.nodes]
+
     def ask(self, grid: Grid) -> None:
         """Ask every new node for its identity, and at times those that have not answered."""
         now = time.monotonic()
@@ -264,11 +269,36 @@ class _Roll:
         known = {*self.nodes.values(), *self.auditors, *waiting, *self.unknown}
         new = sorted(set(grid.get_node_ids()) - known)
         self.asked_at |= dict.fromkeys(new, now)
-        queries = [Message(RecordDict(), node, IDENTIFY) for node in new]
-        accepted = taken(grid, queries)
+        accepted = taken(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
         self.asked |= {id: query.metadata.dst_node_id for id, query in accepted.items()}
 
-    def enter(self, node: int, partition: int) -> None:
+    def listen(self, grid: Grid) -> str:
+        """Enter the claims of the nodes that answered; return why a client's failed, or ""."""
+        failed = ""
+        for reply in grid.pull_messages(list(self.asked)) if self.asked else ():
+            node = self.asked.pop(reply.metadata.reply_to_message_id, None)
+            if node is None:  # a second answer to the same question
+                continue
+            try:
+                if not reply.has_error():
+                    self._enter(node, _claimed_partition(reply))
+                elif reply.error.code in GONE:
+                    # Flower lists a killed node for a minute. It may be on its way back.
+                    self.reasons[failure(reply)] = None
+                else:
+                    raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
+            except RuntimeError as error:
+                if self._is_unknown(node):
+                    self.reasons[str(error)] = None
+                else:
+                    failed = failed or str(error)
+        return failed
+
+    def _is_unknown(self, node: int) -> bool:
+        """Return whether a node is certainly no client's."""
+        return self.registered is not None and node not in self.registered.values()
+
+    def _enter(self, node: int, partition: int) -> None:
         """Accept the claim of a node, or record it as unknown.
 
         Raises InputError for a partition that does not exist, is another node's, or claimed twice.
@@ -276,31 +306,24 @@ class _Roll:
         self.asked = {id: each for id, each in self.asked.items() if each != node}
         if partition == messages.AUDITOR:
             self.auditors.append(node)
-            return
-        if _is_unknown(node, self.registered):
+        elif self._is_unknown(node):
             self.unknown.add(node)
             why = f"node {node} claims partition {partition}, but its key belongs to no client"
             self.reasons[why] = None
-            return
-        if not 0 <= partition < self.clients:
+        elif not 0 <= partition < self.clients:
             raise InputError(
                 f"a node claims partition {partition}, but federation.clients is {self.clients}; "
                 "start as many nodes as clients"
             )
-        if self.registered is not None and self.registered.get(partition) != node:
+        elif self.registered is not None and self.registered.get(partition) != node:
             raise InputError(
                 f"node {node} claims partition {partition}, but that client's key belongs to node "
                 f"{self.registered.get(partition)}; give it the partition-id of its own key"
             )
-        if self.nodes.setdefault(partition, node) != node:
+        elif self.nodes.setdefault(partition, node) != node:
             raise InputError(
                 f"two nodes claim partition {partition}; give each its own partition-id"
             )
-
-    def absent(self) -> str:
-        """Return the clients that have not identified themselves, in words; "" if all have."""
-        absent = [str(client) for client in range(self.clients) if client not in self.nodes]
-        return f"client{'s' * (len(absent) > 1)} {', '.join(absent)}" if absent else ""
 
 
 def check_data(
@@ -323,19 +346,21 @@ def check_data(
     """
     content = RecordDict({} if first is None else {messages.REQUEST: first.to_record()})
     alone, *others = nodes
-    accepted: dict[int, Message] = {}
+    answers: dict[int, ConfigRecord] = {}
     for asked in ([alone], others):
         queries = [Message(content, nodes[client], DIGEST) for client in asked]
-        answers = grid.send_and_receive(queries, timeout=timeout) if queries else ()
-        digests = sort_out(answers, nodes, asked, _inspect_digest)
+        replies = grid.send_and_receive(queries, timeout=timeout) if queries else ()
+        digests = sort_out(replies, nodes, asked, _inspect_digest)
         lost = [*dict.fromkeys(digests.failures.values())]
         lost += [f"client {client} did not answer" for client in digests.missing]
-        if lost or digests.unsolicited:
-            raise RuntimeError(f"the run did not begin: {'; '.join([*lost, *digests.unsolicited])}")
-        accepted |= digests.accepted
+        if lost := [*lost, *digests.unsolicited]:
+            raise RuntimeError(f"the run did not begin: {'; '.join(lost)}")
+        answers |= {
+            client: reply.content.config_records[messages.DATA]
+            for client, reply in digests.accepted.items()
+        }
     differing = []
-    for client, reply in accepted.items():
-        answer = reply.content.config_records[messages.DATA]
+    for client, answer in answers.items():
         expected = digest(client, bool(answer["records"]))
         if answer["sha256"] != expected:
             differing.append(
@@ -346,12 +371,7 @@ def check_data(
             "these clients' data differ from the server's copy (SHA-256 of the records, in order): "
             f"{', '.join(differing)}; put the same files at every data-path"
         )
-    protected = [
-        client
-        for client, reply in accepted.items()
-        if not reply.content.config_records[messages.DATA]["records"]
-    ]
-    if protected:
+    if protected := [client for client, answer in answers.items() if not answer["records"]]:
         log_event(uncompared=protected)
 
 
@@ -362,39 +382,6 @@ def _inspect_digest(reply: Message) -> None:
         raise ValueError("it has no SHA-256 of its data")
     if not isinstance(answer["records"], bool):
         raise ValueError("it does not say whether the SHA-256 is of its records")
-
-
-def _is_unknown(node: int, registered: Mapping[int, int] | None) -> bool:
-    """Return whether a node is certainly no client's."""
-    return registered is not None and node not in registered.values()
-
-
-def _introduced(
-    grid: Grid,
-    asked: dict[str, int],
-    reasons: dict[str, None],
-    registered: Mapping[int, int] | None,
-) -> tuple[dict[int, int], list[str]]:
-    """Return the partition that each node claims, and the failures, so far; update `asked`."""
-    claims, failed = {}, []
-    for reply in grid.pull_messages(list(asked)) if asked else ():
-        node = asked.pop(reply.metadata.reply_to_message_id, None)
-        if node is None:  # a second answer to the same question
-            continue
-        if reply.has_error() and reply.error.code in GONE:
-            # Flower lists a killed node for a minute. It may be on its way back.
-            reasons[failure(reply)] = None
-            continue
-        try:
-            if reply.has_error():
-                raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
-            claims[node] = _claimed_partition(reply)
-        except RuntimeError as error:
-            if _is_unknown(node, registered):
-                reasons[str(error)] = None
-            else:
-                failed.append(str(error))
-    return claims, failed
 
 
 def _claimed_partition(reply: Message) -> int:

@@ -1,6 +1,7 @@
 """The observations at the server in each round, for the adversaries and for the auditor."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -8,14 +9,15 @@ from flwr.app import ArrayRecord
 
 from fedsim.common.randomness import SERVER
 from fedsim.federation.protocol import messages
-from fedsim.federation.server.batch import Array, Batch, BegunRound, ReceivedReplies
-from fedsim.federation.server.checkpoint import RoundRelease
+from fedsim.federation.server.batch import Array, Batch, Received, Round
+from fedsim.federation.server.checkpoint import State
 from fedsim.game import federation, one_run
-from fedsim.game.challenge import NOBODY
 from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.step import Learnt, UnknownNoise, join
 from fedsim.game.observers import at_server, disclosed_noise
 from fedsim.game.observers.at_server import OracleView, Seen
+from fedsim.game.round_game import RoundGame
+from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.privacy.noise import Noised
 from fedsim.privacy.trust.model import Vantage
 
@@ -25,67 +27,28 @@ class BatchObservations:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._seat = at_server.seat(batch.plan.config.audit.mode)()
+        self._config = batch.plan.config
+        self._seat = at_server.seat(self._config.audit.mode)()
         self._learnt: dict[Vantage, list[Learnt]] = {}
         self._distances: list[Array] = []
         self._canary_scores: Array | None = None
 
-    def observe(self, round: BegunRound, received: ReceivedReplies, noised: Noised) -> None:
-        """Add the adversaries' conclusions from a round, and the clients' measurements in it.
-
-        A training has none, since it has no adversary.
-        """
-        if self._batch.challenge is NOBODY:
-            return
+    def observe(self, round: Round, received: Received, noised: Noised, after: State) -> None:
+        """Add what the adversaries conclude, what the clients measured, and canaries' scores."""
         for vantage, step in self._from_seat(round, received, noised).items():
             self._learnt.setdefault(vantage, []).append(step)
         if distances := received.records(messages.DISTANCES):
             arrays = [messages.only(record) for record in distances.values()]
             self._distances.append(np.concatenate(arrays, axis=1))
-
-    def _from_seat(
-        self, round: BegunRound, received: ReceivedReplies, noised: Noised
-    ) -> Mapping[Vantage, Learnt]:
-        """Return what the seat learns; no information where the target's client was missing."""
-        batch = self._batch
-        watched = [
-            vantage
-            for vantage in vantages.measured(
-                batch.plan.config.federation.vantage, batch.plan.config.audit.vantages
-            )
-            if vantage in vantages.EXACT and vantage in self._seat.vantages
-        ]
-        unknown_noise = {}
-        for vantage in watched:
-            sources = batch.unknown_noise(vantage, received.participants)
-            noise_std = torch.from_numpy(batch.towards(sources) * round.sensitivities)
-            unknown_noise[vantage] = UnknownNoise(sources, noise_std)
-        if not unknown_noise:
-            return {}
-        if batch.challenge.client not in received.replies:
-            return {
-                vantage: disclosed_noise.nothing(unknown.noise_std).learnt
-                for vantage, unknown in unknown_noise.items()
-            }
-        steps = self._seat.observe(_seen(batch, round, received, noised, unknown_noise))
-        return {vantage: step.learnt for vantage, step in steps.items()}
-
-    def score_canaries(self, round: BegunRound, release: RoundRelease, after: torch.Tensor) -> None:
-        """Add the score of every canary in the released sum, which every recipient can compute."""
-        config = self._batch.plan.config
-        if not config.canaries.count:
-            return
-        loaded = federation.load(config.experiment)
-        sent = torch.tensor(round.model), torch.tensor(release.aggregate), after
-        placed = (each.to(loaded.device) for each in sent)
-        scores: Array = one_run.scores(config.game, loaded, *placed).cpu().numpy()
-        before = self._canary_scores
-        # A canary is in all rounds or in none, so the scores of its rounds add up.
-        self._canary_scores = scores if before is None else before + scores
+        if self._config.canaries.count:
+            scores = self._scores(round, after)
+            before = self._canary_scores
+            # A canary is in all rounds or in none, so the scores of its rounds add up.
+            self._canary_scores = scores if before is None else before + scores
 
     def findings(self) -> list[dict[str, Array]]:
         """Return all observations by name; those of other vantage points with a suffix."""
-        config, arrays = self._batch.plan.config, []
+        config, arrays = self._config, []
         if self._distances:
             arrays.append({"bayesian_distances": np.stack(self._distances, axis=1)})
         if self._canary_scores is not None:
@@ -96,36 +59,70 @@ class BatchObservations:
             arrays.append({f"{name}{ending}": array for name, array in join(rounds).items()})
         return arrays
 
+    def _from_seat(
+        self, round: Round, received: Received, noised: Noised
+    ) -> Mapping[Vantage, Learnt]:
+        """Return what the seat learns; no information where the target's client was missing."""
+        batch, config = self._batch, self._config
+        unknown_noise = {
+            vantage: self._unknown(vantage, round, received)
+            for vantage in vantages.measured(config.federation.vantage, config.audit.vantages)
+            if vantage in vantages.EXACT and vantage in self._seat.vantages
+        }
+        if not unknown_noise:
+            return {}
+        target = batch.challenge
+        if target.client not in received.replies:
+            return {
+                vantage: disclosed_noise.nothing(unknown.noise_std).learnt
+                for vantage, unknown in unknown_noise.items()
+            }
+        total = noised.total
+        if received.disclosed is not None:
+            total = total - sum(messages.arrays_of(received.disclosed).values())
+        game = RoundGame(
+            round.number,
+            batch.trials,
+            batch.plan.noise_multiplier,
+            target.client,
+            target.record,
+            target.replacement,
+        )
+        seen = Seen(
+            config.experiment,
+            game,
+            received.participants,
+            unknown_noise,
+            round.model,
+            total,
+            lambda client: messages.only(received.records(messages.REPLY)[client]),
+            partial(_measured, batch, received, noised),
+        )
+        return {vantage: step.learnt for vantage, step in self._seat.observe(seen).items()}
 
-def _seen(
-    batch: Batch,
-    round: BegunRound,
-    received: ReceivedReplies,
-    noised: Noised,
-    unknown_noise: Mapping[Vantage, UnknownNoise],
-) -> Seen:
-    """Return the values that a seat may look at in a round that the target's client joined."""
-    total = noised.total
-    if received.disclosed is not None:
-        total = total - sum(messages.arrays_of(received.disclosed).values())
+    def _unknown(self, vantage: Vantage, round: Round, received: Received) -> UnknownNoise:
+        """Return the sources of the noise that hides the target from a vantage, and its size."""
+        batch, federation = self._batch, self._config.federation
+        target, clients = batch.challenge, self._config.participation.expected_clients
+        sources = federation.trust.model.unknown_noise(
+            vantage, received.participants, target.client, target.adversary, batch.colluders
+        )
+        multiplier = aggregate_noise_multiplier(
+            batch.plan.noise_multiplier, federation.trust, clients, len(sources)
+        )
+        return UnknownNoise(sources, torch.from_numpy(multiplier * round.sensitivities))
 
-    def message(partition: int) -> Array:
-        reply = received.replies[partition]
-        return messages.only(messages.array_records(reply.content)[messages.REPLY])
-
-    return Seen(
-        batch.plan.config.experiment,
-        batch.game(round.number),
-        received.participants,
-        unknown_noise,
-        round.model,
-        total,
-        message,
-        lambda: _measured(batch, received, noised),
-    )
+    def _scores(self, round: Round, after: State) -> Array:
+        """Return every canary's score in the released sum, which every recipient can compute."""
+        assert after.release is not None
+        loaded = federation.load(self._config.experiment)
+        sent = (round.model, after.release.aggregate, after.model)
+        placed = (torch.tensor(each).to(loaded.device) for each in sent)
+        scores: Array = one_run.scores(self._config.game, loaded, *placed).cpu().numpy()
+        return scores
 
 
-def _measured(batch: Batch, received: ReceivedReplies, noised: Noised) -> OracleView:
+def _measured(batch: Batch, received: Received, noised: Noised) -> OracleView:
     records = received.records(messages.MEASUREMENT)
     target = records[batch.challenge.client]
 

@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from flwr.app import Error, Message, RecordDict
+from flwr.app import Error, Message
 from flwr.serverapp import Grid
 
 from fedsim.common.waiting import pause
-from fedsim.federation.protocol.flower_private import NODE_UNAVAILABLE, Run
+from fedsim.federation.protocol.flower_private import NODE_UNAVAILABLE
 
 INTERVAL = 0.2
 """Seconds between the first requests for missing replies. Later requests are rarer."""
-
 
 SLOW = 20.0
 """Seconds after which missing replies are reported; the time doubles with each report."""
@@ -24,17 +24,13 @@ def taken(grid: Grid, sent: Sequence[Message]) -> dict[str, Message]:
     none; of messages that are too large together, it returns no ids.
     """
     ids = {*grid.push_messages(sent)} if sent else set()
-    return {
-        message.metadata.message_id: message
-        for message in sent
-        if message.metadata.message_id in ids
-    }
+    known = {message.metadata.message_id: message for message in sent}
+    return {id: message for id, message in known.items() if id in ids}
 
 
-class PollingGrid(Grid):
-    """A wrapper of a Grid, with a shorter wait for replies.
+class PollingGrid:
+    """A Flower Grid with a shorter wait for replies.
 
-    interval: seconds between the first requests for replies.
     report_busy: receives the nodes that have not replied, and the seconds so far. When the wait
         is over, it receives an empty set once more.
     """
@@ -45,35 +41,10 @@ class PollingGrid(Grid):
         interval: float = INTERVAL,
         report_busy: Callable[[set[int], float], None] = lambda *_: None,
     ) -> None:
-        self._grid = grid
-        self._interval = interval
-        self._report_busy = report_busy
+        self._grid, self._interval, self._report_busy = grid, interval, report_busy
 
-    def set_run(self, run: Run) -> None:
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        return self._grid.run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def get_node_ids(self) -> Iterable[int]:
-        return self._grid.get_node_ids()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._grid.pull_messages(message_ids)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None

@@ -15,8 +15,8 @@ from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.server import acceptance
 from fedsim.federation.server.plan import preflight
-from fedsim.federation.server.strategy import DPSGD
 from fedsim.federation.transcripts import reader
 from fedsim.game.canary import Canaries
 from fedsim.privacy.accounting import PLD
@@ -83,14 +83,14 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     delta, place = config.privacy.delta, (8 - batch, 2)
     terms = {"consent": "central,challenge", "max-trials": 8}
     terms |= {"state-path": str(tmp_path / "client"), "epsilon-limit": 99.0, "delta-limit": delta}
-    aggregate = DPSGD.aggregate_train
+    accept = acceptance.accept_round
 
-    def dying(self, server_round, replies):
-        if (self.batch.trials.start, server_round) == place:
+    def dying(batch, round, *rest):
+        if (batch.trials.start, round.number) == place:
             raise Killed
-        return aggregate(self, server_round, replies)
+        return accept(batch, round, *rest)
 
-    monkeypatch.setattr(DPSGD, "aggregate_train", dying)
+    monkeypatch.setattr(acceptance, "accept_round", dying)
     with pytest.raises(Killed):
         _audited(config, tmp_path, terms)
     monkeypatch.undo()

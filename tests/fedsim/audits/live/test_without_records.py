@@ -10,7 +10,7 @@ from fedsim import client_app, server_app
 from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, training_node
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.model_training import ResumableDPSGD
+from fedsim.federation.server import acceptance
 from fedsim.federation.server.plan import prepare
 from fedsim.reports import model_card
 from tests.console import exit_of
@@ -176,14 +176,14 @@ class Killed(BaseException):
 
 @pytest.mark.slow
 def test_of_a_resumed_training_the_auditor_counts_what_left_once(tmp_path, monkeypatch, capsys):
-    really = ResumableDPSGD.aggregate_train
+    really = acceptance.accept_round
 
-    def killed(self, round, replies):
-        if round == 6:
+    def killed(batch, round, *rest):
+        if round.number == 6:
             raise Killed
-        return really(self, round, replies)
+        return really(batch, round, *rest)
 
-    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", killed)
+    monkeypatch.setattr(acceptance, "accept_round", killed)
     with pytest.raises(Killed):
         _trained(tmp_path, {})
     monkeypatch.undo()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import Message, RecordDict
 
 from fedsim import client_app, server_app
 from fedsim.configuration import to_run_config
@@ -15,8 +15,9 @@ from fedsim.federation.protocol.secure_aggregation import SecureAggregationError
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.checkpoint import State
 from fedsim.federation.server.plan import Plan, preflight
-from fedsim.federation.server.strategy import DPSGD
+from fedsim.federation.server.training import Training
 from fedsim.game import challenge
 from fedsim.game.mechanisms import fixed_point
 
@@ -171,10 +172,8 @@ def test_a_client_sends_the_sum_of_a_round_once(small):
     nodes = {partition: FIRST_NODE + partition for partition in range(3)}
     worlds = np.array([True, True, False, False])
     plan = Plan(config, 2.0, config.training.rounds, ())
-    strategy = DPSGD(Batch(plan, chosen, nodes, range(4), worlds))
-    theta = messages.array_record(parameters=np.zeros((4, 650), np.float32))
-    asked = strategy.configure_train(1, theta, ConfigRecord(), grid)
-    strategy.aggregate_train(1, grid.send_and_receive(asked))
-    again = strategy.configure_train(1, theta, ConfigRecord(), grid)
+    training = Training(grid, Batch(plan, chosen, nodes, range(4), worlds))
+    start = State(0, np.zeros((4, 650), np.float32))
+    training.play(start)
     with pytest.raises(RuntimeError, match="sent its sum of round 1 already"):
-        strategy.aggregate_train(1, grid.send_and_receive(again))
+        training.play(start)

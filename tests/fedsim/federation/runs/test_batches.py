@@ -13,7 +13,7 @@ from fedsim.federation.runs import batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.federation.server.strategy import DPSGD
+from fedsim.federation.server.training import Training
 from fedsim.reports import page as report
 from fedsim.reports.page import write_report as report_of
 
@@ -44,8 +44,8 @@ def _stop_before(monkeypatch, batches):
         begun.append(arguments)
         return start(*arguments, **options)
 
-    start = DPSGD.start
-    monkeypatch.setattr(DPSGD, "start", run_some)
+    start = Training.run
+    monkeypatch.setattr(Training, "run", run_some)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from fedsim.federation.runs.book import Book
 from fedsim.federation.runs.ledger import BudgetExceededError, Ledger, OtherClientsError
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server import acceptance
 from fedsim.federation.server.plan import preflight, prepare
-from fedsim.federation.server.strategy import DPSGD
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps
@@ -533,14 +533,14 @@ class Killed(BaseException):
 def killed(config, directory, batch, round):
     """Run until a round of a batch of trials has been answered, and no further."""
     with pytest.MonkeyPatch.context() as patch:
-        aggregate = DPSGD.aggregate_train
+        accept = acceptance.accept_round
 
-        def dying(self, server_round, replies):
-            if (self.batch.trials.start, server_round) == (batch, round):
+        def dying(of, begun, *rest):
+            if (of.trials.start, begun.number) == (batch, round):
                 raise Killed
-            return aggregate(self, server_round, replies)
+            return accept(of, begun, *rest)
 
-        patch.setattr(DPSGD, "aggregate_train", dying)
+        patch.setattr(acceptance, "accept_round", dying)
         with pytest.raises(Killed):
             execute(config, directory)
     assert not directory.has("report.json")
@@ -751,16 +751,16 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
             context.node_config.update(state | terms)
         server_app.carry_out(grid, preflight(config), directory)
 
-    def killed(strategy, round, replies):
-        if round == 2:
+    def killed(batch, round, *rest):
+        if round.number == 2:
             raise KeyboardInterrupt
-        return released(strategy, round, replies)
+        return accepted(batch, round, *rest)
 
-    released = DPSGD.aggregate_train
-    monkeypatch.setattr(DPSGD, "aggregate_train", killed)
+    accepted = acceptance.accept_round
+    monkeypatch.setattr(acceptance, "accept_round", killed)
     with pytest.raises(KeyboardInterrupt):
         attempt(1)
-    monkeypatch.setattr(DPSGD, "aggregate_train", released)
+    monkeypatch.setattr(acceptance, "accept_round", accepted)
     config = small(values | {"privacy.stop-at": 5.0})  # the second attempt costs more than planned
     directory = RunDirectory.create(tmp_path / "run", config)
     attempt(2)

@@ -26,10 +26,10 @@ from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.book import Book
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server import checkpoint, nodes
+from fedsim.federation.server import acceptance, checkpoint, nodes
 from fedsim.federation.server.acceptance import ClientFailedError
-from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
+from fedsim.federation.server.training import Training
 from fedsim.game import federation
 from fedsim.learning.data import distribution
 from fedsim.learning.training import saved_model
@@ -157,17 +157,17 @@ class Killed(BaseException):
 @pytest.mark.parametrize("changes", [{}, ADAM, {"training.momentum": 0.9}])
 def test_a_killed_training_goes_on_after_its_last_round(changes, training, monkeypatch):
     whole = _train(training(changes, "whole"))
-    really = ResumableDPSGD.aggregate_train
+    really = acceptance.accept_round
 
-    def killed(self, round, replies):
-        if round == 3:
+    def killed(batch, round, *rest):
+        if round.number == 3:
             raise Killed
-        return really(self, round, replies)
+        return really(batch, round, *rest)
 
-    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", killed)
+    monkeypatch.setattr(acceptance, "accept_round", killed)
     with pytest.raises(Killed):
         _train(training(changes))
-    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", really)
+    monkeypatch.setattr(acceptance, "accept_round", really)
     resumed = _train(training(changes))
     values = [run.path / saved_model.PUBLIC / saved_model.VALUES for run in (whole, resumed)]
     assert values[0].read_bytes() == values[1].read_bytes()
@@ -331,7 +331,7 @@ def test_a_damaged_model_is_refused_in_a_line(training):
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        (ResumableDPSGD, "configure_train"),  # of the third round, after two
+        (Training, "play"),  # of the third round, after two
         pytest.param(saved_model, "write_model", marks=pytest.mark.slow),
         (model_card, "write_card"),
         pytest.param(training_report, "write_training_report", marks=pytest.mark.slow),
@@ -345,7 +345,7 @@ def test_a_training_killed_outside_of_a_round_goes_on_and_spends_nothing_twice(
     really = getattr(place, name)
 
     def killed(*arguments, **named):
-        if name == "configure_train" and arguments[1] < 3:
+        if name == "play" and arguments[1].round < 2:
             return really(*arguments, **named)
         raise Killed
 

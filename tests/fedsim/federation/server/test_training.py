@@ -1,17 +1,18 @@
-"""The strategy is strict: a missing or failing client ends the run and is named."""
+"""A training is strict: a missing or failing client ends the run and is named."""
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.acceptance import ClientFailedError
-from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.batch import Batch, Outgoing
+from fedsim.federation.server.checkpoint import State
 from fedsim.federation.server.plan import Plan
-from fedsim.federation.server.strategy import DPSGD
+from fedsim.federation.server.training import Training
 from fedsim.game.challenge import Challenge
 
 
@@ -44,6 +45,9 @@ class ShufflingGrid(InProcessGrid):
         return kept[::-1]
 
 
+START = State(0, np.zeros((2, 4), dtype=np.float32))
+
+
 def _batch(config, challenge, clients=3):
     return Batch(
         Plan(config, config.privacy.noise_multiplier, config.training.rounds, ()),
@@ -57,12 +61,10 @@ def _batch(config, challenge, clients=3):
 def _round(config, app, lost=frozenset()):
     grid = ShufflingGrid(app, 3, to_run_config(config))
     grid.lost = lost
-    strategy = DPSGD(_batch(config, Challenge(0, None, 0, 2, "given", None)))
-    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
-    requests = strategy.configure_train(1, start, ConfigRecord(), grid)
-    model, metrics = strategy.aggregate_train(1, grid.send_and_receive(requests))
-    assert metrics["seconds"] == 1.5
-    return messages.only(model)
+    training = Training(grid, _batch(config, Challenge(0, None, 0, 2, "given", None)))
+    model = training.play(START).model
+    assert training.seconds == 1.5
+    return model
 
 
 @pytest.fixture
@@ -161,13 +163,10 @@ def _rounds(config, grid, challenge=None):
     events = []
     clients = config.federation.clients
     chosen = challenge or Challenge(0, None, 0, clients - 1, "given", None)
-    strategy = DPSGD(
-        _batch(config, chosen, clients), log_event=lambda **event: events.append(event)
+    training = Training(
+        grid, _batch(config, chosen, clients), log_event=lambda **event: events.append(event)
     )
-    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
-    requests = strategy.configure_train(1, start, ConfigRecord(), grid)
-    model, _ = strategy.aggregate_train(1, grid.send_and_receive(requests))
-    return strategy, messages.only(model), events
+    return training, training.play(START), events
 
 
 def test_two_answers_of_one_client_are_none(quiet):
@@ -177,13 +176,16 @@ def test_two_answers_of_one_client_are_none(quiet):
 
 
 def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet):
-    grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
-    strategy = DPSGD(_batch(quiet, Challenge(0, None, 0, 1, "given", None), 2))
-    start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
-    requests = list(strategy.configure_train(1, start, ConfigRecord(), grid))
-    stranger = Message(requests[0].content, FIRST_NODE + 2, "train")
+    class Talkative(InProcessGrid):
+        def send_and_receive(self, messages, *, timeout=None):
+            requests = list(messages)
+            stranger = Message(requests[0].content, FIRST_NODE + 2, "train")
+            return super().send_and_receive([*requests, stranger])
+
+    grid = Talkative(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
+    training = Training(grid, _batch(quiet, Challenge(0, None, 0, 1, "given", None), 2))
     with pytest.raises(ClientFailedError, match="node 1002 answered without being asked"):
-        strategy.aggregate_train(1, grid.send_and_receive([*requests, stranger]))
+        training.play(START)
 
 
 # Missing clients
@@ -204,13 +206,12 @@ def tolerant(small):
 
 def test_a_round_goes_on_without_as_many_clients_as_are_tolerated(tolerant):
     app = _sums({0: 0.1, 2: 0.2, 4: 0.4})
-    strategy, model, events = _rounds(tolerant, InProcessGrid(app, 5, to_run_config(tolerant)))
+    training, state, events = _rounds(tolerant, InProcessGrid(app, 5, to_run_config(tolerant)))
     expected = -tolerant.training.learning_rate * 0.7 / tolerant.data.records
-    np.testing.assert_allclose(model, expected, rtol=1e-6)
+    np.testing.assert_allclose(state.model, expected, rtol=1e-6)
     assert [event["dropped"] for event in events] == [1, 3]
     assert "disk full" in str(events[0]["reason"])
-    arrays = messages.array_record(parameters=model)
-    for request in strategy.configure_train(2, arrays, ConfigRecord(), InProcessGrid(app, 5, {})):
+    for request in Outgoing(training.batch, state, (0, 0, 1)).to_clients("train", range(5)):
         assert request.content.config_records[messages.PARTICIPANTS]["clients"] == [0, 2, 4]
 
 
