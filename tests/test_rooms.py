@@ -35,7 +35,6 @@ ROOMS = (
     "fedsim.privacy.noise",
     "fedsim.configuration",
     "fedsim.learning",
-    "fedsim.learning.data.loaders",
     "fedsim.learning.data",
     "fedsim.learning.training",
     "fedsim.game.mechanisms",

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.errors import InputError
 from adversaries.registry import give
-from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.dataset import Dataset, Source
+from fedsim.learning.data.arrays import dataset_of
+from fedsim.learning.data.dataset import Dataset, Source
 
 _tokens: dict[int, tuple[Any, str]] = {}
 """Random digests by an object's identity; each keeps its object, so that no later one reuses it."""
@@ -68,7 +68,7 @@ def model(build: Callable[..., Any]) -> str:
 
 
 def data(arrays: Sequence[npt.ArrayLike]) -> str:
-    """Return a name for a pair (features, labels), as `fedsim.learning.data.loaders.npz.own`.
+    """Return a name for a pair (features, labels), as `fedsim.learning.data.arrays.dataset_of`.
 
     Raises:
         InputError: it is not a pair of arrays.
@@ -80,7 +80,7 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
         digest.update(np.ascontiguousarray(array).data)
 
     def loader(source: Source) -> Dataset:
-        return npz.of_arrays(source.name, Path("data"), features, npz.numbered(labels), {})
+        return dataset_of(source, Path("data"), {"features": features, "labels": labels})
 
     return give(loader, "data", digest.hexdigest())
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from adversaries.arrays import Floats
 from fedsim.common.randomness import gaussian_noise
 from fedsim.learning import data
-from fedsim.learning.data.loaders.dataset import Records
+from fedsim.learning.data.dataset import Records
 from fedsim.learning.training import evaluation, models
 from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.accounting import accountant

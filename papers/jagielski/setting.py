@@ -19,7 +19,7 @@ from adversaries.bounds.lower_bounds import clopper_pearson_split
 from fedsim.common import private_files
 from fedsim.common.device import resolve
 from fedsim.learning import data
-from fedsim.learning.data.loaders.dataset import Records
+from fedsim.learning.data.dataset import Records
 from fedsim.learning.training import evaluation, models
 from fedsim.learning.training.clipping import Clipper
 from papers.findings import Means

@@ -25,7 +25,7 @@ from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
 from fedsim.learning.data import own_records, schema
-from fedsim.learning.data.loaders.dataset import Records
+from fedsim.learning.data.dataset import Records
 from fedsim.reports import model_card
 
 DEPLOYMENT = Path(__file__).parents[2] / "tests" / "deployment"

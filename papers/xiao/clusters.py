@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 
 from adversaries.arrays import Floats
 from fedsim.learning import data
-from fedsim.learning.data.loaders.dataset import Records
+from fedsim.learning.data.dataset import Records
 from fedsim.privacy import black_box
 from fedsim.reports.figures import canvas
 from fedsim.studies.guarantees.black_box import drawn, everything

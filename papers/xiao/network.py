@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adversaries.arrays import Floats
-from fedsim.learning.data.loaders.dataset import Records
+from fedsim.learning.data.dataset import Records
 from fedsim.privacy import black_box, pac
 from fedsim.studies.guarantees.black_box import drawn
 from papers.findings import (

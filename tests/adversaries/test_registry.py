@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from adversaries.attacks import membership_attacks
 from adversaries.neighbours.dissimilarity import euclidean
-from fedsim.learning.data.loaders import public_tables
+from fedsim.learning.data import public_tables
 
 def network(shape, classes, hidden):
     return nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), classes, bias=False))

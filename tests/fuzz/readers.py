@@ -29,8 +29,8 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader, records
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.learning import data
-from fedsim.learning.data.loaders import public_tables
-from fedsim.learning.data.loaders.dataset import Source
+from fedsim.learning.data import public_tables
+from fedsim.learning.data.dataset import Source
 from fedsim.privacy import releases
 from fedsim.reports.kinds import verification
 

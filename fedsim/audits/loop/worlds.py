@@ -11,8 +11,7 @@ from adversaries.attacks.poisoning import clipbkd_point
 from adversaries.errors import InputError
 from fedsim.audits.loop.contract import imported
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.learning.data import BUNDLED, load
-from fedsim.learning.data.loaders import npz
+from fedsim.learning.data import BUNDLED, arrays, load
 from fedsim.privacy.mechanism import Neighbouring
 
 LOUD, VERY_LOUD = 3.0, 30.0
@@ -176,9 +175,9 @@ def _all(source: str) -> Data:
         bundled = load(source).train
         return _checked(bundled.features, bundled.labels, source)
     if source.endswith(".npz"):
-        arrays = npz.arrays(Path(source))
-        if arrays.keys() >= {"features", "labels"} and arrays["labels"].dtype.kind == "f":
-            return _checked(arrays["features"], arrays["labels"], source)
+        saved = arrays.arrays(Path(source))
+        if saved.keys() >= {"features", "labels"} and saved["labels"].dtype.kind == "f":
+            return _checked(saved["features"], saved["labels"], source)
         images = load("npz", source).train
         return _checked(images.features, images.labels, source)
     if ":" not in source:

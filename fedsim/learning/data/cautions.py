@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.learning.data import Dataset, placeholders
-from fedsim.learning.data.loaders.dataset import PLAIN
+from fedsim.learning.data.csv_file import PLAIN
 
 MOST_FEATURES = 20
 """So many categories, or records, never cause a remark."""
@@ -27,27 +27,28 @@ def cautions(dataset: Dataset) -> list[str]:
             "rows with a missing value are left out: "
             f"{dataset.dropped} of {whole + dataset.dropped}" + f" ({each})" * bool(each)
         )
-    for position, (name, values) in enumerate(dataset.columns.items()):
-        if name in dataset.categorical or not (dataset.column_of == position).any():
+    many = len(dataset.train) > MOST_FEATURES
+    most = max(MOST_FEATURES, LARGEST_SHARE * len(dataset.train))
+    features_of = np.bincount(dataset.column_of, minlength=len(dataset.columns))
+    for (name, values), features in zip(dataset.columns.items(), features_of, strict=True):
+        identifier = f'if it is an identifier, leave it out with data.exclude = "{name}"'
+        if name in dataset.categorical:
+            if features > most:
+                sentences.append(
+                    f"column '{name}' has {features} different values, each a separate feature: "
+                    f"{identifier}"
+                )
+            continue
+        if not features:
             continue
         for value, count in placeholders.found(values.astype(np.float64).tolist()).items():
             sentences.append(
                 f"column '{name}': {value:g} in {count:,} row{'s' * (count > 1)} looks like "
                 "a missing value, but is read as a number"
             )
-    many = len(dataset.train) > MOST_FEATURES
-    most = max(MOST_FEATURES, LARGEST_SHARE * len(dataset.train))
-    for position, (name, values) in enumerate(dataset.columns.items()):
-        features = int((dataset.column_of == position).sum())
-        if name in dataset.categorical and features > most:
+        if many and _numbered(values):
             sentences.append(
-                f"column '{name}' has {features} different values, each a separate feature: if "
-                f'it is an identifier, leave it out with data.exclude = "{name}"'
-            )
-        elif features and many and name not in dataset.categorical and _numbered(values):
-            sentences.append(
-                f"column '{name}' has a different whole number in every row: if it is an "
-                f'identifier, leave it out with data.exclude = "{name}"'
+                f"column '{name}' has a different whole number in every row: {identifier}"
             )
     return sentences
 

@@ -1,7 +1,7 @@
 """The columns of a table: the public schema of each, and how a record's values become features."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -27,9 +27,10 @@ SHOWN = 10
 LARGEST = 1e15
 """Largest end of a range: about a tenth of the whole numbers that float64 holds exactly."""
 
-Range = Annotated[list[float], Field(min_length=2, max_length=2)]
 FIRST = 5
 """Number of rows that a message names for one problem."""
+
+Range = Annotated[list[float], Field(min_length=2, max_length=2)]
 Categories = Annotated[list[str], Field(min_length=2, max_length=1000)]
 
 
@@ -60,10 +61,8 @@ class Problem:
         numbers = np.flatnonzero(self.rows) + 1
         rows = ", ".join(map(str, numbers[:FIRST]))
         more = ", …" if len(numbers) > FIRST else ""
-        which = f"record {rows}"
-        if len(numbers) > 1:
-            which = f"{len(numbers):,} records: {rows}{more}"
-        changed = f", {self.changed}" * bool(self.changed)
+        which = f"{len(numbers):,} records: {rows}{more}" if len(numbers) > 1 else f"record {rows}"
+        changed = f", {self.changed}" if self.changed else ""
         return f"column '{self.column}': {self.message} ({which}){changed}"
 
 
@@ -77,8 +76,7 @@ class _Column(TomlTable):
     """Texts that mean a missing value in this column, besides `MISSING`."""
 
     def _missing(self, values: Sequence[str]) -> Mask:
-        absent = [value.strip() in self.placeholders for value in values]
-        return np.array(absent, dtype=bool) | _missing(values)
+        return is_missing(values, self.placeholders)
 
     def _problems(
         self, name: str, values: Sequence[str], cases: Sequence[tuple[Mask, object, str]]
@@ -113,26 +111,32 @@ class NumberColumn(_Column):
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
         """Return the features, float32 [N, f], and the problems of values [N] given as text."""
         numbers = np.array([number_of(value) for value in values], dtype=np.float64)
-        return self.scaled(name, values, numbers, "not a number: {first}")
+        least, largest = self.range
+        outside = f"outside of the range {least:g} to {largest:g}: {{first}}"
+        return self._scaled(name, values, numbers, "not a number: {first}", outside)
 
-    def scaled(
-        self, name: str, values: Sequence[str], numbers: npt.NDArray[np.float64], unreadable: str
+    def _scaled(
+        self,
+        name: str,
+        values: Sequence[str],
+        numbers: npt.NDArray[np.float64],
+        unreadable: str,
+        outside: str,
     ) -> tuple[Floats, list[Problem]]:
         """Return the features of numbers [N] (NaN: not readable), and their problems."""
         least, largest = self.range
         absent = self._missing(values)
-        outside = ~absent & ((numbers < least) | (numbers > largest))
         cases = [
             (absent, self.missing, "no value"),
             (~absent & np.isnan(numbers), "refuse", unreadable),
-            (outside, self.outside, f"outside of the range {least:g} to {largest:g}: {{first}}"),
+            (~absent & ((numbers < least) | (numbers > largest)), self.outside, outside),
         ]
-        problems = list(self._problems(name, values, cases))
         instead = self.missing if isinstance(self.missing, float) else least
         filled = np.clip(np.where(absent | np.isnan(numbers), instead, numbers), least, largest)
         blocks = [(filled - least) / (largest - least)]
         if self.missing == "category":
             blocks.append(absent.astype(np.float64))
+        problems = list(self._problems(name, values, cases))
         return np.stack(blocks, axis=1).astype(np.float32), problems
 
 
@@ -154,33 +158,30 @@ class Values(_Column):
         return self
 
     def features(self, name: str) -> list[str]:
-        more = [
-            *(["missing"] if self.missing == "category" else []),
-            *(["other"] if self.other == "other" else []),
-        ]
+        more = ["missing"] * (self.missing == "category") + ["other"] * (self.other == "other")
         return [f"{name}={value}" for value in (*self.values, *more)]
 
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
         """Return the features, float32 [N, f], and the problems of values [N] given as text."""
-        text = np.asarray(values, dtype=np.str_)
-        listed = np.asarray(self.values)
-        hot = text[:, None] == listed
+        place = {value: number for number, value in enumerate(self.values)}
+        places = np.array([place.get(value, -1) for value in values], dtype=np.intp)
         # A listed value is not missing, whatever its name.
-        absent = self._missing(values) & ~hot.any(1)
-        other = ~absent & ~hot.any(1)
-        if self.missing in self.values:
-            hot |= absent[:, None] & (listed == self.missing)
+        absent = self._missing(values) & (places < 0)
+        other = ~absent & (places < 0)
+        places[absent] = place.get(self.missing, -1)
+        hot = np.zeros((len(values), len(place)), dtype=np.float32)
+        hot[places >= 0, places[places >= 0]] = 1
         cases = [
             (absent, self.missing, "no value"),
             (other, self.other, f"{{first}} is not one of {shortened(self.values)}"),
         ]
-        blocks = [hot]
+        blocks: list[npt.NDArray[Any]] = [hot]
         if self.missing == "category":
             blocks.append(absent[:, None])
         if self.other == "other":
             blocks.append(other[:, None])
         problems = list(self._problems(name, values, cases))
-        return np.concatenate(blocks, axis=1).astype(np.float32), problems
+        return np.concatenate(blocks, axis=1, dtype=np.float32), problems
 
 
 PARTS = ("year", "month", "days")
@@ -219,18 +220,17 @@ class Dates(_Column):
         ordinals = np.array([np.nan if day is None else day.toordinal() for day in days])
         span = NumberColumn(
             range=[float(first.toordinal()), float(last.toordinal())],
-            missing="category" if self.missing == "category" else self.missing,
+            missing=self.missing,
             outside=self.outside,
             placeholders=self.placeholders,
         )
-        scaled, problems = span.scaled(
-            name, values, ordinals, f"not a date in the format {self.format}: {{first}}"
+        scaled, problems = span._scaled(
+            name,
+            values,
+            ordinals,
+            f"not a date in the format {self.format}: {{first}}",
+            f"outside of {first} to {last}: {{first}}",
         )
-        # The range in a message is in days since year 1: write it as dates.
-        for at, problem in enumerate(problems):
-            if problem.message.startswith("outside"):
-                value = problem.message.rpartition(": ")[2]
-                problems[at] = replace(problem, message=f"outside of {first} to {last}: {value}")
         within = [min(max(day or first, first), last) for day in days]
         absent = scaled[:, 1:]
         years = max(1, last.year - first.year)
@@ -246,6 +246,7 @@ class Dates(_Column):
 
 
 Column = NumberColumn | Values | Dates
+KINDS: dict[str, type[Column]] = {"range": NumberColumn, "values": Values, "date": Dates}
 
 
 def column_of(given: Any) -> Column:
@@ -256,11 +257,9 @@ def column_of(given: Any) -> Column:
         return NumberColumn(range=given)
     if not isinstance(given, dict):
         raise ValueError("a column is [least, largest], a list of values, or a table")
-    kinds: dict[str, type[NumberColumn] | type[Values] | type[Dates]]
-    kinds = {"range": NumberColumn, "values": Values, "date": Dates}
-    named = [kind for key, kind in kinds.items() if key in given]
+    named = [kind for key, kind in KINDS.items() if key in given]
     if len(named) != 1:
-        raise ValueError(f"a column's table needs exactly one of {', '.join(kinds)}")
+        raise ValueError(f"a column's table needs exactly one of {', '.join(KINDS)}")
     return named[0].model_validate(given)
 
 
@@ -278,14 +277,22 @@ def shortened(names: Sequence[str], most: int = SHOWN) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _missing(values: Sequence[str]) -> Mask:
-    return np.array([value.strip().lower() in MISSING for value in values], dtype=bool)
+def is_missing(values: Sequence[str], placeholders: Collection[str] = ()) -> Mask:
+    """Return which texts [N] mean a missing value: those of `MISSING`, and the placeholders."""
+    absent = {
+        value
+        for value in set(values)
+        if value.strip().lower() in MISSING or value.strip() in placeholders
+    }
+    if not absent:
+        return np.zeros(len(values), dtype=bool)
+    return np.array([value in absent for value in values], dtype=bool)
 
 
 def number_of(value: str) -> float:
-    """Return the number in a text; NaN for another text."""
+    """Return the number in a text; NaN for another text, such as 1_000."""
     try:
-        return float(value)
+        return np.nan if "_" in value else float(value)
     except ValueError:
         return np.nan
 

@@ -15,7 +15,7 @@ from fedsim.configuration.federation import CLIENT, OWN, TEXTS, DataConfig, Fede
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.columns import shortened
-from fedsim.learning.data.loaders.dataset import parsed
+from fedsim.learning.data.dataset import parsed
 from fedsim.learning.data.partition import FLOWER, partition
 
 LABEL = "label"
@@ -125,12 +125,12 @@ def dataset(source: DataConfig, weights: str) -> Dataset:
         source.root,
         source.label,
         exclude,
-        source.image_size,
-        source.download,
-        classes,
-        source.length,
-        tokenizer,
-        parsed(source.target),
+        image_size=source.image_size,
+        download=source.download,
+        length=source.length,
+        tokenizer=tokenizer,
+        target=parsed(source.target),
+        classes=classes,
     )
 
 

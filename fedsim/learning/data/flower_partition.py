@@ -3,9 +3,7 @@
 import inspect
 import io
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
-from typing import Any
+from contextlib import redirect_stderr
 
 import numpy as np
 
@@ -25,8 +23,8 @@ def divide(made_by: str, division: Division, generator: np.random.Generator) -> 
     seed are the experiment's; other arguments are the division's options, with Flower's names.
 
     made_by: the name of Flower's class.
-    Raises InputError if flwr-datasets is not installed, if an option does not exist, or if the
-    partitioner refuses or leaves a record without a client.
+    Raises InputError if flwr-datasets is not installed, or if the partitioner refuses its options
+    or the records, or leaves a record without a client.
     """
     scheme = f"federation.partition names Flower's {made_by}"
     try:
@@ -37,69 +35,48 @@ def divide(made_by: str, division: Division, generator: np.random.Generator) -> 
             f"{scheme}, which needs flwr-datasets: {installation.command('hf')} ({error})"
         ) from None
     made = getattr(flower, made_by)
-    arguments = _arguments(scheme, made, division, generator)
-    by = division.labels if division.keys is None else division.keys
-    table = {BY: by.tolist(), POSITION: np.arange(len(by)).tolist()}
-    try:
-        with _quiet():
-            partitioner = made(**arguments)
-            partitioner.dataset = Dataset.from_dict(table)
-            count = partitioner.num_partitions
-            parts = [partitioner.load_partition(client)[POSITION] for client in range(count)]
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{scheme}, which refuses these records: {reason}") from None
-    if count != division.clients:
-        raise InputError(
-            f"{scheme}, which makes {count} clients of these records, but federation.clients is "
-            f"{division.clients}; set it to {count}"
-        )
-    client_of = np.full(len(by), -1, dtype=np.int64)
-    for client, positions in enumerate(parts):
-        client_of[positions] = client
-    if left := int((client_of < 0).sum()):
-        raise InputError(
-            f"{scheme}, which leaves {left} of the {len(by)} records of D without a client; change "
-            "the options in federation.partition, or the number of clients"
-        )
-    return client_of
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _arguments(
-    scheme: str, made: Any, division: Division, generator: np.random.Generator
-) -> dict[str, Any]:
-    parameters = inspect.signature(made).parameters
-    own = {
+    known = {
         "num_partitions": division.clients,
         "partition_by": BY,
         "alpha": division.alpha,
         "min_partition_size": 1,
         "seed": int(generator.integers(2**31)),
     }
-    chosen = {name.replace("-", "_"): value for name, value in division.options.items()}
-    free = [name for name in parameters if name not in {*own} - {"min_partition_size"}]
-    if unknown := sorted(set(chosen) - set(free)):
-        known = ", ".join(name.replace("_", "-") for name in free) or "none"
+    takes = inspect.signature(made).parameters
+    options = {name.replace("-", "_"): value for name, value in division.options.items()}
+    free = [name for name in takes if name == "min_partition_size" or name not in known]
+    named = ", ".join(free).replace("_", "-") or "none"
+    if unknown := sorted(set(options) - set(free)):
         raise InputError(
-            f"federation.partition names '{unknown[0].replace('_', '-')}', but {scheme}, "
-            f"whose options are {known}"
+            f"federation.partition names '{unknown[0].replace('_', '-')}', but {scheme}, whose "
+            f"options are {named}"
         )
-    arguments = {name: value for name, value in (own | chosen).items() if name in parameters}
-    missing = [
-        name.replace("_", "-")
-        for name, parameter in parameters.items()
-        if parameter.default is parameter.empty and name not in arguments
-    ]
-    if missing:
+    arguments = {name: value for name, value in known.items() if name in takes} | options
+    by = division.labels if division.keys is None else division.keys
+    table = {BY: by.tolist(), POSITION: np.arange(len(by)).tolist()}
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            partitioner = made(**arguments)
+            partitioner.dataset = Dataset.from_dict(table)
+            count = partitioner.num_partitions
+            parts = [partitioner.load_partition(client)[POSITION] for client in range(count)]
+    except (ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(
-            f"{scheme}, which needs {missing[0]}: add it to "
-            f'federation.partition, as ", {missing[0]}=2", or another number'
+            f"{scheme}, which refuses these records: {' '.join(str(error).split())}; its options "
+            f"in federation.partition are {named}"
+        ) from None
+    if count != division.clients:
+        raise InputError(
+            f"{scheme}, which makes {count} clients of these records, but federation.clients is "
+            f"{division.clients}; set federation.clients={count}"
         )
-    return arguments
+    client_of = np.full(len(by), -1, dtype=np.int64)
+    for client, part in enumerate(parts):
+        client_of[part] = client
+    if (left := int((client_of < 0).sum())) > 0:
+        raise InputError(
+            f"{scheme}, which leaves {left} records of D without a client; change the options in "
+            "federation.partition, or the number of clients"
+        )
+    return client_of

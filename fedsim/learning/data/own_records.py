@@ -1,7 +1,7 @@
 """A client's own records: read on its machine, and turned into features by the public schema."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,38 +12,14 @@ import numpy.typing as npt
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.common import reading
+from fedsim.learning.data import arrays, files
 from fedsim.learning.data import schema as schemas
+from fedsim.learning.data.arrays import FEATURES, LABELS
 from fedsim.learning.data.columns import Problem
-from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import (
-    GREY_OR_COLOUR,
-    PLAIN,
-    CsvFormat,
-    Dataset,
-    Records,
-    Source,
-    TargetRange,
-)
+from fedsim.learning.data.dataset import Dataset, Records, TargetRange
 from fedsim.learning.data.schema import Schema
 
 LOG = logging.getLogger("fedsim.records")
-
-MOST_TEXT = 2**30
-"""Largest file with one text a line, in bytes."""
-
-Arrays = Mapping[str, npt.NDArray[Any]]
-
-FEATURES, LABELS = "features", "labels"
-"""Names of pictures and their labels among arrays."""
-
-
-@dataclass(frozen=True, eq=False)
-class Raw:
-    """Records as a reader returns them: columns [N] by name, or pictures as `FEATURES`."""
-
-    columns: Arrays
-    labels: list[str] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,57 +85,37 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
     directory: of texts, with their tokenizer.
     Raises InputError if the records cannot be read, or lack columns or labels.
     """
-    raw, where = _read(path, schema), f"'{path}'"
-    problems: list[Problem] = []
-    ignored: tuple[str, ...] = ()
-    if schema.image is None:
-        columns = {name: _as_text(values) for name, values in raw.columns.items()}
+    where, problems, ignored = f"'{path}'", list[Problem](), tuple[str, ...]()
+    raw_labels: Sequence[str] | None
+    if schema.image is not None:
+        images, raw_labels = _pictures(path, schema.image.shape)
+        features, label = schema.pixels(images, where), LABELS
+    else:
+        columns, label = _columns(path, schema), schema.label
+        raw_labels = columns.get(label)
         if schema.text is None:
             features, problems = schema.table(columns, where)
-            used = (schema.label, *schema.columns)
-            ignored = tuple(name for name in columns if name not in used)
+            ignored = tuple(name for name in columns if name not in (label, *schema.columns))
         else:
-            texts = schema.texts(columns, where)
             from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
 
+            texts = schema.texts(columns, where)
             features = tokens.numbers(texts, schema.text.length, directory)
-    elif FEATURES in raw.columns:
-        features = schema.pixels(_channels_first(raw.columns[FEATURES], where), where)
-    else:
-        raise InputError(f"{where} holds a table, but the schema's records are pictures")
     labels = np.zeros(len(features), dtype=np.int64)
     if labelled and len(features) and schema.labelled:
-        if raw.labels is None:
-            raise InputError(f"{where} has no labels ('{_label(schema)}'); give each record one")
-        if len(raw.labels) != len(features):
+        if raw_labels is None:
+            raise InputError(f"{where} has no labels ('{label}'); give each record one")
+        if len(raw_labels) != len(features):
             raise InputError(
-                f"{where} has {len(features)} records and {len(raw.labels)} labels; give each one"
+                f"{where} has {len(features)} records and {len(raw_labels)} labels; give each one"
             )
-        labels, unlabelled = schema.numbers(raw.labels, _label(schema))
+        labels, unlabelled = schema.numbers(raw_labels, label)
         problems += unlabelled
     kept = np.ones(len(features), dtype=bool)
     for problem in problems:
         kept &= ~problem.rows if problem.drop else True
-    return Inspection(
-        Records(features[kept], labels[kept]), tuple(problems), len(features), ignored
-    )
-
-
-def columns(path: str) -> dict[str, list[str]]:
-    """Return the columns of a table as text, [N] by name. Raises InputError for another file."""
-    return table(path)[0]
-
-
-def table(path: str) -> tuple[dict[str, list[str]], CsvFormat]:
-    """Return the columns of a table as text, [N] by name, and the format of a CSV file.
-
-    Raises InputError for another file.
-    """
-    place = Path(path).expanduser()
-    if not place.is_file() or place.suffix not in FILES:
-        raise InputError(f"there is no table '{path}'; give a file that ends in {_endings()}")
-    arrays, form = _csv(place) if place.suffix == ".csv" else (FILES[place.suffix](place), PLAIN)
-    return {name: _as_text(values) for name, values in arrays.items()}, form
+    found = Records(features[kept], labels[kept])
+    return Inspection(found, tuple(problems), len(features), ignored)
 
 
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
@@ -198,143 +154,46 @@ def _cached(path: str, text: str, directory: str) -> Records:
     return _accepted(path, schemas.parse(text), True, directory).records
 
 
-def _read(path: str, schema: Schema) -> Raw:
+def _columns(path: str, schema: Schema) -> files.Columns:
+    """Return the columns of a table as text, [N] by name."""
     if registry.is_code(path):
-        return _of_arrays(registry.lookup({}, path, "data-path")(), schema, f"'{path}'")
+        return {name: files.as_text(values.tolist()) for name, values in _called(path).items()}
+    if Path(path).expanduser().is_dir():
+        raise InputError(f"'{path}' is a folder, but the schema's records are a table: give a file")
+    return files.read(path, schema.file.form)[0]
+
+
+def _pictures(path: str, shape: Sequence[int]) -> tuple[npt.NDArray[Any], Sequence[str] | None]:
+    """Return pictures as numbers [N, C, H, W], and their labels as text, [N]."""
     place = Path(path).expanduser()
     if place.is_dir():
-        from fedsim.learning.data.loaders import idx  # noqa: PLC0415  (a format's alone)
+        from fedsim.learning.data import idx, pictures  # noqa: PLC0415  (a format's alone)
 
-        is_idx = originals.present(_source(place), idx.TRAIN[:1], (".", "raw"))
-        return _idx(place) if is_idx else _pictures(place, schema)
-    if not place.is_file():
-        raise InputError(f"there is no file or folder '{path}'; give its records' path")
-    if place.suffix not in FILES:
-        raise InputError(
-            f"'{path}' has no known format; give {_endings()}, or a folder of pictures"
-        )
-    if place.suffix == ".npz":
-        return _of_arrays(FILES[place.suffix](place), schema, f"'{path}'")
-    if schema.image is not None:
+        if found := idx.present(place):
+            images, numbers = (idx.read_idx(*each) for each in zip(found, (3, 1), strict=True))
+            return images[:, None], files.as_text(numbers.tolist())
+        return pictures.folder(place, 0, shape[1:])[:2]
+    if not registry.is_code(path) and place.suffix in files.TABLES and place.suffix != ".npz":
         raise InputError(f"'{path}' holds a table, but the schema's records are pictures")
-    if place.suffix == ".csv":
-        return _table(_csv(place, schema.file.form)[0], schema)
-    return _table(FILES[place.suffix](place), schema)
-
-
-def _csv(path: Path, agreed: CsvFormat | None = None) -> tuple[Arrays, CsvFormat]:
-    from fedsim.learning.data.loaders import csv_file  # noqa: PLC0415  (a format's alone)
-
-    (names, *rows), form = csv_file.read(path, agreed)
-    csv_file.check_names(names, path)
-    return {name: np.asarray([row[at] for row in rows]) for at, name in enumerate(names)}, form
-
-
-def _parquet(path: Path) -> Arrays:
-    from fedsim.learning.data.loaders import parquet  # noqa: PLC0415  (a format's alone)
-
-    columns = parquet.columns_of(path)
-    return {name: np.asarray(values, object) for name, values in columns.items()}
-
-
-def _lines(path: Path) -> Arrays:
-    try:
-        lines = reading.content(path, MOST_TEXT).decode().splitlines()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read '{path}': {error}; give a text file in UTF-8") from None
-    return {"text": np.asarray([line for line in lines if line.strip()], object)}
-
-
-def _npz(path: Path) -> Arrays:
-    from fedsim.learning.data.loaders import npz  # noqa: PLC0415  (a format's alone)
-
-    return npz.arrays(path)
-
-
-def _of_arrays(arrays: Arrays, schema: Schema, where: str) -> Raw:
-    arrays = {name: np.asarray(array) for name, array in arrays.items()}
-    if schema.image is None:
-        return _table(arrays, schema)
-    if FEATURES not in arrays:
+    if not registry.is_code(path) and not (place.is_file() and place.suffix == ".npz"):
+        raise InputError(f"there are no pictures at '{path}'; give an .npz file, or a folder")
+    given = _called(path) if registry.is_code(path) else arrays.arrays(place)
+    if FEATURES not in given:
         raise InputError(
-            f"{where} has no array '{FEATURES}', it has {', '.join(arrays) or 'none'}; save "
+            f"'{path}' has no array '{FEATURES}', it has {', '.join(given) or 'none'}; save "
             f"pictures with numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
         )
-    from fedsim.learning.data.loaders import npz  # noqa: PLC0415  (a format's alone)
-
-    labels = arrays.get(LABELS)
-    return Raw(
-        {FEATURES: arrays[FEATURES]}, None if labels is None else _as_text(npz.numbered(labels))
-    )
-
-
-def _table(columns: Arrays, schema: Schema) -> Raw:
-    labels = columns.get(schema.label)
-    return Raw(columns, None if labels is None else _as_text(labels))
-
-
-def _idx(path: Path) -> Raw:
-    from fedsim.learning.data.loaders import idx  # noqa: PLC0415  (a format's alone)
-
-    images, labels = originals.find(_source(path), idx.TRAIN, (".", "raw"))
-    pixels = idx.read_idx(images, dimensions=3)[:, None]
-    return Raw({FEATURES: pixels}, _as_text(idx.read_idx(labels, dimensions=1)))
-
-
-def _pictures(path: Path, schema: Schema) -> Raw:
-    if schema.image is None:
-        raise InputError(f"'{path}' is a folder, but the schema's records are a table: give a file")
-    from fedsim.learning.data.loaders import image_folder  # noqa: PLC0415  (a format's alone)
-
-    _, height, width = schema.image.shape
-    pixels, labels, _ = image_folder.pictures(path, 0, empty=True, only=(height, width))
-    return Raw({FEATURES: pixels}, labels)
-
-
-FILES: Mapping[str, Callable[[Path], Arrays]] = {
-    ".csv": lambda path: _csv(path)[0],
-    ".parquet": _parquet,
-    ".npz": _npz,
-    ".txt": _lines,
-}
-"""Readers of files, by the ending of their names."""
-
-
-def _endings() -> str:
-    return ", ".join(FILES)
-
-
-def _source(path: Path) -> Source:
-    return Source("own", str(path))
-
-
-def _label(schema: Schema) -> str:
-    return schema.label if schema.image is None else LABELS
-
-
-def _as_text(values: npt.NDArray[Any]) -> list[str]:
-    """Return a column as text; a whole number is written the same for every type."""
-    return [_written(value) for value in values.tolist()]
-
-
-def _written(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
-    return str(value).strip()
-
-
-def _channels_first(images: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    images, labels = given[FEATURES], given.get(LABELS)
     if images.dtype.kind not in "buif" or images.ndim not in (3, 4):
         raise InputError(
-            f"{where} has {FEATURES} of {images.dtype} {images.shape}; give numbers [N, H, W], "
+            f"'{path}' has {FEATURES} of {images.dtype} {images.shape}; give numbers [N, H, W], "
             "[N, C, H, W] or [N, H, W, C]"
         )
-    if images.ndim == 3:
-        return images[:, None]
-    if images.shape[1] not in GREY_OR_COLOUR:
-        return np.moveaxis(images, -1, 1)
-    return images
+    named = None if labels is None else files.as_text(arrays.numbered(labels).tolist())
+    return arrays.channels_first(images), named
+
+
+def _called(path: str) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the arrays of a client's own function."""
+    returned: Mapping[str, Any] = registry.lookup({}, path, "data-path")()
+    return {name: np.asarray(array) for name, array in returned.items()}

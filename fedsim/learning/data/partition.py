@@ -1,6 +1,7 @@
 """Partitions of D: which client has which record."""
 
 import heapq
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -158,16 +159,8 @@ def _options(text: str) -> dict[str, int | float | str | bool]:
             raise InputError(
                 f"federation.partition has '{part}'; write name=value, separated by commas"
             )
-        options[name] = _value(value)
-    return options
-
-
-def _value(text: str) -> int | float | str | bool:
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
         try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+            options[name] = tomllib.loads(f"x = {value}")["x"]
+        except tomllib.TOMLDecodeError:
+            options[name] = value
+    return options

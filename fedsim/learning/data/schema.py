@@ -4,7 +4,7 @@ It says how values become features, so that no client computes a minimum, a mean
 categories on its records, which would be an unprotected release.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -20,6 +20,7 @@ from fedsim.learning.data.columns import (
     CHANGED,
     LONGEST,
     Column,
+    Mask,
     Problem,
     Range,
     check_range,
@@ -27,13 +28,8 @@ from fedsim.learning.data.columns import (
     number_of,
     shortened,
 )
-from fedsim.learning.data.loaders.dataset import (
-    CsvFormat,
-    Decimal,
-    Encoding,
-    Separator,
-    TargetRange,
-)
+from fedsim.learning.data.csv_file import CsvFormat, Decimal, Encoding, Separator
+from fedsim.learning.data.dataset import TargetRange
 
 Floats = npt.NDArray[np.float32]
 
@@ -145,34 +141,28 @@ class Schema(TomlTable):
         self, labels: Sequence[str], name: str
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
         """Return each label's number, int64 [N], 0 for invalid ones, and the problems."""
+        drop = self.unlabelled == "drop"
         if self.target is not None:
-            return self._targets(self.target, labels, name)
+            return self._targets(self.target, labels, name, drop)
         number_of_label = {label: number for number, label in enumerate(self.classes)}
         wrong = np.array([label not in number_of_label for label in labels], dtype=bool)
         numbers = np.array([number_of_label.get(label, 0) for label in labels], dtype=np.int64)
-        if not wrong.any():
-            return numbers, []
-        first = brief(labels[int(wrong.argmax())], LONGEST)
-        message = f"the label '{first}' is not one of {shortened(self.classes)}"
-        return numbers, [Problem(name, wrong, message, self.unlabelled == "drop")]
+        message = f"the label '{{first}}' is not one of {shortened(self.classes)}"
+        return numbers, list(_problems(name, labels, [(wrong, message, drop, "")]))
 
     def _targets(
-        self, target: Sequence[float], labels: Sequence[str], name: str
+        self, target: Sequence[float], labels: Sequence[str], name: str, drop: bool
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
         values = np.array([number_of(label) for label in labels], dtype=np.float64)
         wrong, (least, largest) = ~np.isfinite(values), target
         steps = TargetRange(least, largest).steps(np.where(wrong, least, values))
-        clipped = ~wrong & ((values < least) | (values > largest))
-        problems = []
-        if wrong.any():
-            first = brief(labels[int(wrong.argmax())], LONGEST)
-            drop = self.unlabelled == "drop"
-            problems.append(Problem(name, wrong, f"'{first}' is not a number", drop))
-        if clipped.any():
-            first = brief(labels[int(clipped.argmax())], LONGEST)
-            message = f"outside of the range {least:g} to {largest:g}: '{first}'"
-            problems.append(Problem(name, clipped, message, drop=False, changed=CHANGED["clip"]))
-        return steps, problems
+        outside = ~wrong & ((values < least) | (values > largest))
+        message = f"outside of the range {least:g} to {largest:g}: '{{first}}'"
+        cases = [
+            (wrong, "'{first}' is not a number", drop, ""),
+            (outside, message, False, CHANGED["clip"]),
+        ]
+        return steps, list(_problems(name, labels, cases))
 
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str
@@ -217,8 +207,8 @@ class Schema(TomlTable):
         assert self.image is not None
         if images.shape[1:] != self.shape:
             raise InputError(
-                f"{where} has pictures of {_size(images.shape[1:])}, but the schema's are "
-                f"{_size(self.shape)} (channels, rows, columns); scale them to that size"
+                f"{where} has pictures of {images.shape[1:]}, but the schema's are {self.shape} "
+                "(channels, rows, columns); scale them to that size"
             )
         least, largest = self.image.range
         # Negated, so that NaN counts as outside.
@@ -229,6 +219,15 @@ class Schema(TomlTable):
                 f"range, {least:g} to {largest:g}; correct the record, or the schema of all clients"
             )
         return ((images.astype(np.float64) - least) / (largest - least)).astype(np.float32)
+
+
+def _problems(
+    name: str, values: Sequence[str], cases: Sequence[tuple[Mask, str, bool, str]]
+) -> Iterator[Problem]:
+    for rows, message, drop, changed in cases:
+        if rows.any():
+            first = brief(values[int(rows.argmax())], LONGEST)
+            yield Problem(name, rows, message.replace("{first}", first), drop, changed)
 
 
 def parse(text: str, source: str = "data.public-schema") -> Schema:
@@ -264,36 +263,20 @@ def load(path: str) -> Schema:
 
 def difference(own: Schema, named: Schema) -> str:
     """Return the first difference between two schemas in words; "" for equal ones."""
-    ours, theirs = _items(own), _items(named)
+    ours, theirs = (_items(each.model_dump(by_alias=True)) for each in (own, named))
     for item in {**ours, **theirs}:
         if ours.get(item) != theirs.get(item):
             run, client = (
-                "not set" if value is None else value
-                for value in (theirs.get(item), ours.get(item))
+                repr(each[item]) if item in each else "not set" for each in (theirs, ours)
             )
             return f"{item} is {run} in the run's schema, but {client} in the client's"
-    if list(own.columns) != list(named.columns):
-        return "the columns are in another order"
-    return ""
+    return "the columns are in another order" if list(own.columns) != list(named.columns) else ""
 
 
-def _items(schema: Schema) -> dict[str, object]:
-    entries = schema.model_dump(exclude={"columns", "image", "text", "file"})
-    columns = {f"the column '{name}'": _entry(column) for name, column in schema.columns.items()}
-    kinds = {"image": schema.image, "text": schema.text, "file": schema.file}
-    inner = {
-        f"{kind}.{name}": repr(value) if kind == "file" else value
-        for kind, table in kinds.items()
-        if table is not None
-        for name, value in table.model_dump().items()
-    }
-    return {**entries, **columns, **inner}
-
-
-def _size(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))
-
-
-def _entry(column: Column) -> object:
-    entry = column.model_dump(by_alias=True, exclude_defaults=True)
-    return next(iter(entry.values())) if list(entry) in (["range"], ["values"]) else entry
+def _items(table: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
+    """Return the entries of nested tables by dotted names."""
+    items: dict[str, Any] = {}
+    for name, value in table.items():
+        named = f"{inside}{name}"
+        items |= _items(value, f"{named}.") if isinstance(value, dict) else {named: value}
+    return items

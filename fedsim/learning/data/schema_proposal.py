@@ -9,10 +9,9 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import private_files
-from fedsim.learning.data import own_records, placeholders
+from fedsim.learning.data import files, placeholders
 from fedsim.learning.data.columns import MISSING
-from fedsim.learning.data.loaders.dataset import PLAIN, CsvFormat
-from fedsim.learning.data.loaders.table import is_identifier
+from fedsim.learning.data.csv_file import PLAIN, CsvFormat
 from fedsim.learning.data.schema import MARK
 
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%dT%H:%M:%S")
@@ -28,6 +27,9 @@ RARE = 0.02
 """Share of a column's numbers at either end that are clipped to its range."""
 
 CLIPPED = ', outside = "clip"'
+
+FEWEST_NAMES = 10
+"""A column of fewer rows may differ in every row by chance."""
 
 FEWEST_RECORDS = 10
 """A value in fewer records is not listed: it could be one person's."""
@@ -96,7 +98,7 @@ def propose(path: str, label: str) -> tuple[Labels, list[Proposal], CsvFormat]:
             "schema yourself, with a [text] table, for example with length = 64 tokens "
             "(docs/how-to/fine-tuning.md)"
         )
-    columns, form = own_records.table(path)
+    columns, form = files.read(path)
     if label not in columns:
         raise InputError(
             f"'{path}' has no column '{label}'; set --label to the column of the labels: "
@@ -113,48 +115,49 @@ def propose(path: str, label: str) -> tuple[Labels, list[Proposal], CsvFormat]:
 
 
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
-    present = [value for value in values if value.strip().lower() not in MISSING]
+    present = [value.strip() for value in values if value.strip().lower() not in MISSING]
     gaps = len(values) - len(present)
-    description = f"{gaps:,} of {len(values):,} missing" if gaps else "none missing"
+    lacks = f"{gaps:,} of {len(values):,} missing" if gaps else "none missing"
     if not present:
         return Proposal(name, "ignored", "", "no values")
     for form in FORMATS:
         if days := _days(present, form):
-            ordinals = [float(day.toordinal()) for day in days]
-            codes = placeholders.found(ordinals, placeholders.DAYS)
-            absent = [day.toordinal() in codes for day in days]
-            seen = _texts(present, absent)
-            days = [day for day, gap in zip(days, absent, strict=True) if not gap]
-            first, last = date(min(days).year, 1, 1), date(max(days).year + 1, 1, 1)
-            rule = f'{{ date = [{first}, {last}], format = "{form}"{_gaps(gaps, seen)} }}'
-            description = f"dates {min(days)} to {max(days)}, {description}{_named(seen)}"
-            discloses = "the years of the first and the last date"
-            return Proposal(name, "date", rule, description, discloses, _named(seen))
-    different, numbers = Counter(present), _numbers(present)
-    unique = len(present) == len(values) and is_identifier(name, values, bool(numbers))
-    if unique or (not numbers and len(different) > MOST_VALUES):
-        return Proposal(
-            name, "identifier", "", f"{len(different):,} different values, {description}"
-        )
-    if numbers:
-        codes = placeholders.found(numbers)
-        absent = [number in codes for number in numbers]
-        seen = _texts(present, absent)
-        numbers = [number for number, gap in zip(numbers, absent, strict=True) if not gap]
+            numbers = [float(day.toordinal()) for day in days]
+            numbers, seen = _without(numbers, present, placeholders.DAYS)
+            first, last = (date.fromordinal(int(end)) for end in (min(numbers), max(numbers)))
+            rule = f'date = [{first.year}-01-01, {last.year + 1}-01-01], format = "{form}"'
+            return Proposal(
+                name,
+                "date",
+                f"{{ {rule}{_gaps(gaps, seen)} }}",
+                f"dates {first} to {last}, {lacks}{_named(seen)}",
+                "the years of the first and the last date",
+                _named(seen),
+            )
+    counts, read = Counter(present), _numbers(present)
+    different = f"{len(counts):,} different values, {lacks}"
+    # A column that differs in every row, and is text or has "id" in its name.
+    words = name.lower().replace("_", " ").replace("-", " ").split()
+    unique = len(counts) == len(values) > FEWEST_NAMES and ("id" in words or not read)
+    if unique or (not read and len(counts) > MOST_VALUES):
+        return Proposal(name, "identifier", "", different)
+    if read:
+        numbers, seen = _without(read, present, placeholders.CODES)
         least, largest = _usual(numbers)
-        rule = f"{{ range = [{least:.12g}, {largest:.12g}]{CLIPPED}{_gaps(gaps, seen)} }}"
-        description = f"numbers {min(numbers):g} to {max(numbers):g}, {description}{_named(seen)}"
-        discloses = f"about where {1 - 2 * RARE:.0%} of the values lie"
-        return Proposal(name, "numbers", rule, description, discloses, _named(seen))
-    common = sorted(value for value, count in different.items() if count >= FEWEST_RECORDS)
+        return Proposal(
+            name,
+            "numbers",
+            f"{{ range = [{least:.12g}, {largest:.12g}]{CLIPPED}{_gaps(gaps, seen)} }}",
+            f"numbers {min(numbers):g} to {max(numbers):g}, {lacks}{_named(seen)}",
+            f"about where {1 - 2 * RARE:.0%} of the values lie",
+            _named(seen),
+        )
+    common = sorted(value for value, count in counts.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
         return Proposal(name, "ignored", "", f"no two values in {FEWEST_RECORDS} records each")
-    missing = ', missing = "category"' if gaps else ""
-    rule = f'{{ values = [{", ".join(map(_quoted, common))}], other = "other"{missing} }}'
-    description = f"{len(different)} different values, {description}"
-    return Proposal(
-        name, "values", rule, description, f"which values {FEWEST_RECORDS} records have"
-    )
+    rule = f'values = [{", ".join(map(_quoted, common))}], other = "other"{_gaps(gaps, {})}'
+    discloses = f"which values {FEWEST_RECORDS} records have"
+    return Proposal(name, "values", f"{{ {rule} }}", different, discloses)
 
 
 def written(
@@ -228,9 +231,14 @@ def _gaps(gaps: int, seen: Mapping[str, int]) -> str:
     return f'{texts}, missing = "category"'
 
 
-def _texts(values: Sequence[str], absent: Sequence[bool]) -> dict[str, int]:
-    """Return how the placeholders among values are written, with their counts."""
-    return Counter(value.strip() for value, gap in zip(values, absent, strict=True) if gap)
+def _without(
+    numbers: Sequence[float], texts: Sequence[str], codes: frozenset[float]
+) -> tuple[list[float], dict[str, int]]:
+    """Return numbers without placeholders, and how those are written, with their counts."""
+    absent = placeholders.found(numbers, codes)
+    kept = [number for number in numbers if number not in absent]
+    written = (text for text, number in zip(texts, numbers, strict=True) if number in absent)
+    return kept, Counter(written)
 
 
 def _named(seen: Mapping[str, int]) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from adversaries.registry import titled
-from fedsim.learning.data.loaders.dataset import Dataset, Records
+from fedsim.learning.data.dataset import Dataset, Records
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,22 +44,18 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
     Raises InputError if there are too few.
     """
     generator = np.random.Generator(np.random.Philox(key=seed))
-    order = generator.permutation(len(dataset.train))
-    if dataset.test is None:
-        if records + held_out > len(order):
-            raise InputError(
-                f"{titled(dataset.name)} has {len(order)} records, too few for data.records = "
-                f"{records} and data.held-out = {held_out}; lower one of them"
-            )
+    order, tests = generator.permutation(len(dataset.train)), dataset.test
+    together = records + (held_out if tests is None else 0)
+    if together > len(order) or (tests is not None and held_out > len(tests)):
+        of_test = "" if tests is None else f"training and {len(tests)} test "
+        raise InputError(
+            f"{titled(dataset.name)} has {len(order)} {of_test}records, too few for data.records = "
+            f"{records} and data.held-out = {held_out}; lower one of them"
+        )
+    if tests is None:
         order, aside = np.split(order, [len(order) - held_out])
     else:
-        if records > len(order) or held_out > len(dataset.test):
-            raise InputError(
-                f"{titled(dataset.name)} has {len(order)} training and {len(dataset.test)} test "
-                f"records, too few for data.records = {records} and data.held-out = {held_out}; "
-                "lower them"
-            )
-        aside = generator.permutation(len(dataset.test))[:held_out]
+        aside = generator.permutation(len(tests))[:held_out]
     members, rest = np.split(order, [records])
     return Split(dataset, members, aside, rest[:pool] if pool else rest)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from adversaries.arrays import Floats, Ints
 from fedsim.common.html_table import html_table
-from fedsim.learning.data.loaders.dataset import TargetRange
+from fedsim.learning.data.dataset import TargetRange
 
 Row = list[str | float | int]
 

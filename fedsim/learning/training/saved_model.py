@@ -16,10 +16,9 @@ from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.common.tables import TomlTable, explain
 from fedsim.configuration.training import ModelConfig
-from fedsim.learning.data import Dataset, own_records, texts
+from fedsim.learning.data import Dataset, arrays, own_records, tokens
 from fedsim.learning.data import schema as schemas
-from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.dataset import TargetRange, finite
+from fedsim.learning.data.dataset import TargetRange, finite
 from fedsim.learning.training import hugging_face, models, pretrained, size_limit, trainable
 from fedsim.learning.training.predictions import (
     Likelihoods,
@@ -197,16 +196,16 @@ def read_features(directory: Path, path: str) -> Tensor:
         schema, place = schemas.parse(taken.public_schema), str(_place(directory))
         return torch.tensor(own_records.records(path, schema, False, place).features)
     if taken.data == "texts" and Path(path).suffix != ".npz":
-        return torch.tensor(texts.read_texts(path, taken.shape[0], str(_place(directory))))
+        return torch.tensor(tokens.read_texts(path, taken.shape[0], str(_place(directory))))
     try:
-        features = npz.arrays(Path(path)).get(own_records.FEATURES)
+        features = arrays.arrays(Path(path)).get(arrays.FEATURES)
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from None
     shape = tuple(taken.shape)
     if features is None or features.dtype.kind not in "buif" or features.shape[1:] != shape:
         raise InputError(
-            f"'{path}' has no {own_records.FEATURES} of shape [N, {str(list(shape))[1:]}, which "
-            f"this model takes; save them with numpy.savez(file, {own_records.FEATURES}=...)"
+            f"'{path}' has no {arrays.FEATURES} of shape [N, {str(list(shape))[1:]}, which "
+            f"this model takes; save them with numpy.savez(file, {arrays.FEATURES}=...)"
         )
     return torch.tensor(finite(features, Path(path)))
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.device import at_least_float32
-from fedsim.learning.data.loaders.dataset import STEPS
+from fedsim.learning.data.dataset import STEPS
 
 
 def per_example(logits: Tensor, labels: Tensor) -> Tensor:

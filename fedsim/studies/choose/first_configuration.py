@@ -12,9 +12,8 @@ from fedsim.configuration import Scalar, documentation
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import overlaid
 from fedsim.configuration.needs import as_toml
-from fedsim.learning.data import BUNDLED, Dataset, distribution
+from fedsim.learning.data import BUNDLED, Dataset, csv_file, distribution
 from fedsim.learning.data import schema as schemas
-from fedsim.learning.data.loaders import csv_file
 from fedsim.privacy import delta
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Trust
@@ -83,14 +82,14 @@ def columns(data: str, label: str) -> list[str]:
     name, root = recognised(data)
     if name != "csv":
         return []
-    first = csv_file.rows(Path(root))[0]
+    first = csv_file.read(Path(root))[0][0]
     numbered = [f"c{number}" for number in range(len(first))]
     return [] if label in first + numbered else first + numbered
 
 
 def has_header(data: str, label: str) -> bool:
     """Return whether the first line of a CSV file names the column of the labels."""
-    return label in csv_file.rows(Path(recognised(data)[1]))[0]
+    return label in csv_file.read(Path(recognised(data)[1]))[0][0]
 
 
 def with_schema(overrides: Mapping[str, Scalar], schema: str) -> dict[str, Scalar]:

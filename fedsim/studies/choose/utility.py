@@ -15,7 +15,7 @@ from torch import Tensor
 
 from adversaries.arrays import Floats
 from fedsim.game.federation import Federation
-from fedsim.learning.data.loaders.dataset import STEPS
+from fedsim.learning.data.dataset import STEPS
 from fedsim.learning.training import criterion, tasks
 from fedsim.learning.training.criterion import (
     AUC,

@@ -17,7 +17,7 @@ from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.learning.data import Dataset
-from fedsim.learning.data.loaders.dataset import Records
+from fedsim.learning.data.dataset import Records
 from fedsim.privacy import black_box, pac
 from fedsim.privacy.black_box import BlackBoxNoise
 

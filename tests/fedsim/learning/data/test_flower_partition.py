@@ -49,7 +49,7 @@ def test_every_person_is_a_client_by_natural_identity():
 @pytest.mark.parametrize(
     ("name", "clients", "options", "said"),
     [
-        ("pathological", 4, "", "needs num-classes-per-partition: add it"),
+        ("pathological", 4, "", "missing .* 'num_classes_per_partition'"),
         ("pathological", 2, "num-classes-per-partition=2", "records of D without a client"),
         ("dirichlet", 4, "colour=1", "names 'colour', but .* whose options are min-partition-size"),
         ("dirichlet", 4, "shuffle", "has 'shuffle'; write name=value"),

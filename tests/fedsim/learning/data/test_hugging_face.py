@@ -7,8 +7,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.configuration.files import from_run_config
-from fedsim.learning.data import Source, load
-from fedsim.learning.data.loaders import csv_file, hugging_face
+from fedsim.learning.data import load
 
 datasets = pytest.importorskip("datasets")
 image = pytest.importorskip("PIL.Image")
@@ -55,8 +54,8 @@ def test_a_table_is_what_its_csv_would_be(tmp_path):
     text = "age,job,label\n20,a,0\n35,b,1\n,a,0\n60,b,1\n"
     (tmp_path / "table.csv").write_text(text, encoding="utf-8")
     path = _saved(datasets.Dataset.from_dict(rows), tmp_path / "table")
-    ours = hugging_face.own(Source("hf", str(path)))
-    theirs = csv_file.own(Source("csv", str(tmp_path / "table.csv")))
+    ours = load("hf", str(path))
+    theirs = load("csv", str(tmp_path / "table.csv"))
     np.testing.assert_array_equal(ours.train.features, theirs.train.features)
     assert (ours.attributes, ours.dropped) == (theirs.attributes, 1)
 

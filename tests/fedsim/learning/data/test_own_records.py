@@ -178,16 +178,16 @@ def test_a_schema_that_means_nothing_is_refused(text, complaint):
         (
             "[10, 60]",
             "[10, 90]",
-            "the column 'age' is [10.0, 60.0] in the run's schema, but [10.0, 90.0] in the "
+            "columns.age.range is [10.0, 60.0] in the run's schema, but [10.0, 90.0] in the "
             "client's",
         ),
         ('"low", "high"', '"high", "low"', "classes is ['low', 'high'] in the run's schema"),
         (
             "age =",
             "years =",
-            "the column 'years' is not set in the run's schema, but [10.0, 60.0] in the client's",
+            "columns.years.placeholders is not set in the run's schema, but [] in the client's",
         ),
-        ("income", "wage", "label is income in the run's schema, but wage in the client's"),
+        ("income", "wage", "label is 'income' in the run's schema, but 'wage' in the client's"),
         ("# nothing", "", ""),
     ],
 )

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.learning.data import own_records, schema
-from fedsim.learning.data.loaders import dataset
-from fedsim.learning.data.loaders.dataset import STEPS, TargetRange
+from fedsim.learning.data import dataset, own_records, schema
+from fedsim.learning.data.dataset import STEPS, TargetRange
 from fedsim.learning.training import models, quality, tasks
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.tasks import SPAN

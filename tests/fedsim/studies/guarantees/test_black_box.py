@@ -8,7 +8,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.learning import data
-from fedsim.learning.data.loaders.dataset import Dataset, Records
+from fedsim.learning.data.dataset import Dataset, Records
 from fedsim.studies.guarantees import black_box
 from tests.console import run
 

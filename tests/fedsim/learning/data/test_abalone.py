@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.learning.data import load
-from fedsim.learning.data.loaders import public_tables
+from fedsim.learning.data import load, public_tables
 
 DATA = b"""\
 M,0.4,0.3,0.1,0.5,0.2,0.1,0.15,10
@@ -20,7 +19,8 @@ I,0.5,0.5,0.3,0.9,0.4,0.3,0.35,4
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
 def test_rings_are_the_class_and_no_feature(tmp_path, monkeypatch, zipped):
-    monkeypatch.setattr(public_tables, "ABALONE_SHA256", hashlib.sha256(DATA).hexdigest())
+    digest = hashlib.sha256(DATA).hexdigest()
+    monkeypatch.setattr(public_tables, "ABALONE_SHA256", {"abalone.data": digest})
     path = tmp_path / ("abalone.data.gz" if zipped else "abalone.data")
     path.write_bytes(gzip.compress(DATA) if zipped else DATA)
     dataset = load("abalone", str(tmp_path))

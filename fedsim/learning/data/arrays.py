@@ -1,5 +1,6 @@
-"""The user's own arrays in NumPy's .npz; Python objects, which are pickles, are refused."""
+"""The user's own arrays, as in NumPy's .npz; Python objects, which are pickles, are refused."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,82 +9,70 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import (
+from fedsim.learning.data.dataset import (
     GREY_OR_COLOUR,
     Dataset,
     Records,
     Source,
-    TargetRange,
     finite,
     numbered_labels,
 )
 
+FEATURES, LABELS = "features", "labels"
+"""Names of pictures or numbers, and of their labels, among arrays."""
 
-def own(source: Source) -> Dataset:
-    """Return the dataset of an archive's `features` and `labels`.
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def read(source: Source) -> Dataset:
+    """Return the dataset of a .npz file, as `dataset_of`."""
+    return dataset_of(source, source.file, arrays(source.file))
+
+
+def dataset_of(source: Source, path: Path, given: Arrays) -> Dataset:
+    """Return the dataset of `features`, `labels`, and other arrays as columns [N].
 
     features: images [N, H, W], [N, C, H, W] or [N, H, W, C] of 1 or 3 channels, bytes or numbers
     between 0 and 1, or a table [N, F]. labels: [N] numbers or text, or one-hot [N, classes]. Raises
     InputError if an array is missing, or of another kind.
     """
-    path = source.file
-    others = arrays(path)
-    if missing := {"features", "labels"} - set(others):
+    columns = dict(given)
+    if missing := {FEATURES, LABELS} - set(columns):
         raise InputError(
-            f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(others)) or 'none'};"
-            " save it with numpy.savez(file, features=..., labels=...)"
+            f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(columns)) or 'none'}"
+            f"; save it with numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
         )
-    features, labels = others.pop("features"), numbered(others.pop("labels"))
-    return of_arrays(source.name, path, features, labels, others, source.target)
-
-
-def of_arrays(
-    name: str,
-    path: Path,
-    values: npt.NDArray[Any],
-    raw_labels: npt.NDArray[Any],
-    columns: dict[str, npt.NDArray[Any]],
-    target: TargetRange | None = None,
-) -> Dataset:
-    """Return the dataset of features, labels and other columns.
-
-    values: the features, with the shapes of `own`.
-    raw_labels: [N] numbers or text.
-    columns: the other columns [N], by name.
-    target: the range of the number that is predicted; None where labels are classes.
-    Raises InputError if an array is of another kind.
-    """
+    values, raw_labels = columns.pop(FEATURES), numbered(columns.pop(LABELS))
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
         raise InputError(
             f"features of '{path}' are {values.dtype} {values.shape}; give numbers [N, F], or "
             "images [N, H, W] or [N, C, H, W]"
         )
-    for column, array in (("labels", raw_labels), *columns.items()):
+    for column, array in ((LABELS, raw_labels), *columns.items()):
         if array.ndim != 1 or len(array) != len(values):
             raise InputError(
                 f"{column} of '{path}' have shape {array.shape}; give one value for each of the "
                 f"{len(values)} features"
             )
-    if target is None and raw_labels.dtype.kind not in "buiUS":
+    if source.target is None and raw_labels.dtype.kind not in "buiUS":
         raise InputError(f"labels of '{path}' are {raw_labels.dtype}; give whole numbers or text")
-    labels, classes = numbered_labels(raw_labels, path, "labels", target)
-    if values.ndim > 2:
-        records = Records(_images(values, path), labels)
-        return Dataset(name, records, None, classes, "image", columns=columns, target=target)
-    names = tuple(f"x{number}" for number in range(values.shape[1]))
+    labels, classes = numbered_labels(raw_labels, path, LABELS, source.target)
+    is_table = values.ndim == 2
+    names = tuple(f"x{number}" for number in range(values.shape[1])) if is_table else ()
+    records = Records((finite if is_table else _images)(values, path), labels)
     if twice := set(names) & set(columns):
         raise InputError(f"array '{min(twice)}' of '{path}' has the name of a feature; rename it")
     return Dataset(
-        name,
-        Records(finite(values, path), labels),
+        source.name,
+        records,
         None,
         classes,
-        "tabular",
+        "tabular" if is_table else "image",
         attributes=names,
-        columns=dict(zip(names, values.T, strict=True)) | columns,
+        columns=(dict(zip(names, values.T, strict=True)) if is_table else {}) | columns,
         column_of=np.arange(len(names), dtype=np.int64),
         categorical=frozenset(name for name, array in columns.items() if array.dtype.kind in "US"),
-        target=target,
+        target=source.target,
     )
 
 
@@ -114,11 +103,15 @@ def numbered(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return labels.argmax(axis=1) if one_hot else labels
 
 
+def channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return images [N, H, W], [N, C, H, W] or [N, H, W, C] as [N, C, H, W]."""
+    if images.ndim == 3:
+        return images[:, None]
+    return images if images.shape[1] in GREY_OR_COLOUR else np.moveaxis(images, -1, 1)
+
+
 def _images(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
-    if values.ndim == 3:
-        values = values[:, None]
-    elif values.shape[1] not in GREY_OR_COLOUR:
-        values = np.moveaxis(values, -1, 1)
+    values = channels_first(values)
     if values.shape[1] not in GREY_OR_COLOUR:
         raise InputError(
             f"images of '{path}' have {values.shape[1]} channels; give 1 (grey) or 3 (red, green, "

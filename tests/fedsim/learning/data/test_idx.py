@@ -11,9 +11,8 @@ import pytest
 from torchvision import datasets
 
 from adversaries.errors import InputError
-from fedsim.learning.data import load
-from fedsim.learning.data.loaders import idx
-from fedsim.learning.data.loaders.idx import read_idx
+from fedsim.learning.data import idx, load
+from fedsim.learning.data.idx import read_idx
 
 IMAGES, LABELS = idx.TRAIN
 TEST_IMAGES, TEST_LABELS = idx.TEST

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.learning.data import load
-from fedsim.learning.data.loaders import public_tables
+from fedsim.learning.data import load, public_tables
 
 ROWS = 200
 ARCHIVE = "shokri_purchases_100_classes.npz"

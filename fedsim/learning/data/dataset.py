@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
+from fedsim.learning.data.csv_file import PLAIN, CsvFormat
 
 STEPS = 2**20
 """Steps of a range; float32 represents all of them exactly."""
@@ -58,7 +59,20 @@ def parsed(text: str) -> TargetRange | None:
 
 @dataclass(frozen=True)
 class Source:
-    """The keys of [data] that tell a loader what to read."""
+    """The keys of [data] that tell a loader what to read.
+
+    Attributes:
+        name: a key of `fedsim.learning.data.DATASETS`, or "package.module:name" of a loader.
+        root: the folder or file to read.
+        label: of a table, the column of the labels.
+        exclude: of a table, the columns that are not features.
+        image_size: side of the squares to which pictures are scaled; 0 keeps their size.
+        download: whether missing originals may be downloaded into `root`.
+        length: of texts, number of tokens in each.
+        tokenizer: of texts, the directory of their tokenizer.
+        target: the range of the number that a regression predicts; None where labels are classes.
+        classes: the labels to keep, two or more; empty for all.
+    """
 
     name: str
     root: str = ""
@@ -69,6 +83,7 @@ class Source:
     length: int = 64
     tokenizer: str = ""
     target: TargetRange | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -88,29 +103,6 @@ class Source:
                 f"there is no file '{self.path}'; set data.root=PATH to {self.name}'s file"
             )
         return self.path
-
-
-Separator = Literal[",", ";", "\t", "|"]
-Decimal = Literal[".", ","]
-Encoding = Literal["utf-8", "windows-1252", "utf-16"]
-"""Windows-1252 contains every printable character of latin-1 at the same place."""
-
-
-@dataclass(frozen=True)
-class CsvFormat:
-    """How a file of separated values is written."""
-
-    separator: Separator = ","
-    decimal: Decimal = "."
-    encoding: Encoding = "utf-8"
-
-    def __str__(self) -> str:
-        mark = "commas" if self.decimal == "," else "points"
-        return f"values separated by {self.separator!r}, decimal {mark}, {self.encoding}"
-
-
-PLAIN = CsvFormat()
-"""UTF-8, commas and decimal points."""
 
 
 Indices = npt.NDArray[np.intp] | Ints
@@ -205,12 +197,22 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
     )
 
 
-def class_numbers(values: npt.NDArray[Any], path: Path, label: str) -> tuple[Ints, int]:
-    """Return the class of each record, int64 [N], and the number of classes, at least 2.
+def numbered_labels(
+    values: npt.NDArray[Any], path: Path, label: str, target: TargetRange | None = None
+) -> tuple[Ints, int]:
+    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
 
-    values: [N]; the distinct values, in order, are classes 0 and on.
-    Raises InputError for one class, or too many.
+    values: [N], as in the file; the distinct ones, in order, are classes 0 and on.
+    target: the range of a predicted number; None for classes.
+    Raises InputError for one class or too many, or for values that are not finite numbers.
     """
+    if target is not None:
+        if values.dtype.kind not in "buif" or not np.isfinite(values).all():
+            raise InputError(
+                f"'{label}' of '{path}' has values that are not finite numbers; data.target needs "
+                "a column of numbers"
+            )
+        return target.steps(values), 1
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
@@ -223,25 +225,6 @@ def class_numbers(values: npt.NDArray[Any], path: Path, label: str) -> tuple[Int
             f"{MOST_CLASSES} classes; name the column of the labels, or group its values"
         )
     return numbers.astype(np.int64), len(classes)
-
-
-def numbered_labels(
-    values: npt.NDArray[Any], path: Path, label: str, target: TargetRange | None
-) -> tuple[Ints, int]:
-    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
-
-    values: [N], as in the file.
-    target: the range of a predicted number; None for classes.
-    Raises InputError for one class or too many, or for values that are not finite numbers.
-    """
-    if target is None:
-        return class_numbers(values, path, label)
-    if values.dtype.kind not in "buif" or not np.isfinite(values).all():
-        raise InputError(
-            f"'{label}' of '{path}' has values that are not finite numbers; data.target needs a "
-            "column of numbers"
-        )
-    return target.steps(values), 1
 
 
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:

@@ -12,5 +12,5 @@ SCHEMA = schema.parse('classes = ["0", "1"]\n[columns]\na = [0, 1]\n')
 
 def test_a_pipe_is_no_table(tmp_path):
     os.mkfifo(tmp_path / "records.parquet")
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match="there is no table"):
         own_records.records(str(tmp_path / "records.parquet"), SCHEMA)

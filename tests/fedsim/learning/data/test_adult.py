@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.learning.data import load
-from fedsim.learning.data.loaders import public_tables
+from fedsim.learning.data import load, public_tables
 
 DATA = """\
 39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, \

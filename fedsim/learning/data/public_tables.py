@@ -3,22 +3,18 @@
 import io
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders import npz, originals, table
-from fedsim.learning.data.loaders.dataset import Dataset, Records, Source
+from fedsim.learning.data import arrays, csv_file, originals, table
+from fedsim.learning.data.dataset import Dataset, Records, Source
 
-ROWS = 197_324
-PRODUCTS = 600
-CLUSTERS = 100
-CLUSTER_NUMBERS = np.arange(CLUSTERS)
+ROWS, PRODUCTS, CLUSTERS = 197_324, 600, 100
+"""Purchase-100's numbers of shoppers, features and classes."""
 
-FILES = ("dataset_purchase", "dataset_purchase.gz", "shokri_purchases_100_classes.npz")
+ARCHIVE = "shokri_purchases_100_classes.npz"
 
 
 def purchase100(source: Source) -> Dataset:
@@ -28,13 +24,16 @@ def purchase100(source: Source) -> Dataset:
     numbers of rows, products and clusters are checked. Raises InputError if the file is missing or
     not the original. Source: Shokri et al., 2017.
     """
-    for name in FILES:
-        if (source.path / name).is_file():
-            path = source.path / name
-            break
+    if (source.path / ARCHIVE).is_file():
+        path = source.path / ARCHIVE
+        columns = arrays.arrays(path)
+        bits, labels = columns.get("features"), columns.get("labels")
+        if bits is None or labels is None:
+            raise _not_purchase(path, "it has no features or no labels")
+        labels = arrays.numbered(labels)
     else:
-        (path,) = originals.find(source, FILES[:1])
-    bits, labels = _archive(path) if path.suffix == ".npz" else read_text(path)
+        (path,) = originals.find(source, ("dataset_purchase",))
+        bits, labels = read_text(path)
     shape = (ROWS, PRODUCTS)
     problem = ""
     if bits.shape != shape or labels.shape != shape[:1]:
@@ -43,12 +42,10 @@ def purchase100(source: Source) -> Dataset:
         problem = f"its features are {bits.dtype} and its labels {labels.dtype}, not numbers"
     elif not ((bits == 0) | (bits == 1)).all():
         problem = "its features are not all 0 or 1"
-    elif not any(np.array_equal(np.unique(labels), first + CLUSTER_NUMBERS) for first in (0, 1)):
+    elif not any(np.array_equal(np.unique(labels), np.arange(CLUSTERS) + k) for k in (0, 1)):
         problem = f"its labels are not {CLUSTERS} numbers from 0 or 1 on"
     if problem:
-        raise InputError(
-            f"{originals.not_original(path, 'Purchase-100')}: {problem}; {originals.remedy('npz')}"
-        )
+        raise _not_purchase(path, problem)
     names = tuple(f"product {number}" for number in range(1, PRODUCTS + 1))
     bits = bits.astype(np.uint8)
     return Dataset(
@@ -64,31 +61,16 @@ def purchase100(source: Source) -> Dataset:
     )
 
 
-Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any]]
-
-
-def _archive(path: Path) -> Arrays:
-    arrays = npz.arrays(path)
-    if not {"features", "labels"} <= set(arrays):
-        raise InputError(
-            f"{originals.not_original(path, 'Purchase-100')}: it has no features or no labels; "
-            f"{originals.remedy('npz')}"
-        )
-    return arrays["features"], npz.numbered(arrays["labels"])
-
-
-def read_text(path: Path) -> Arrays:
+def read_text(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return features uint8 [N, F] and labels [N] of such a file. Raises InputError for another."""
-
-    def refusal(reason: str) -> InputError:
-        return InputError(
-            f"{originals.not_original(path, 'Purchase-100')}: {reason}; {originals.remedy('csv')}"
-        )
-
-    with reading.damage(refusal):
-        text = io.BytesIO(originals.read_unpacked(path))
+    with reading.damage(lambda reason: _not_purchase(path, reason)):
+        text = io.BytesIO(csv_file.read_bytes(path))
         values = np.loadtxt(text, delimiter=",", dtype=np.uint8, ndmin=2)
     return values[:, 1:], values[:, 0]
+
+
+def _not_purchase(path: Path, reason: str) -> InputError:
+    return originals.not_original(path, "Purchase-100", f": {reason}", "npz")
 
 
 def digits(source: Source) -> Dataset:
@@ -99,8 +81,8 @@ def digits(source: Source) -> Dataset:
         raise InputError(
             "the digits need scikit-learn, which is not installed; install fedsim again"
         )
-    table = np.loadtxt(Path(package.origin).parent / "datasets/data/digits.csv.gz", delimiter=",")
-    images, labels = table[:, :-1], table[:, -1]
+    values = np.loadtxt(Path(package.origin).parent / "datasets/data/digits.csv.gz", delimiter=",")
+    images, labels = values[:, :-1], values[:, -1]
     features = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     return Dataset(source.name, Records(features, labels.astype(np.int64)), None, 10, "image")
 
@@ -134,14 +116,16 @@ ADULT_SHA256 = {
 ADULT_COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
-    *("native-country", "income"),
+    *("native-country", "label"),
 )
 
-ABALONE_SHA256 = "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f"
+ABALONE_SHA256 = {
+    "abalone.data": "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f"
+}
 
 ABALONE_COLUMNS = (
     *("sex", "length", "diameter", "height", "whole-weight", "shucked-weight", "viscera-weight"),
-    *("shell-weight", "rings"),
+    *("shell-weight", "label"),
 )
 
 YOUNG = 9
@@ -155,16 +139,10 @@ def adult(source: Source) -> Dataset:
     numbers scaled by the least and the largest, and text one-hot. Raises InputError if a file is
     missing or not the original. Source: Becker & Kohavi, 1996, UCI.
     """
-    rows: list[list[str]] = []
-    paths = originals.find(source, tuple(ADULT_SHA256))
-    for path, (name, expected) in zip(paths, ADULT_SHA256.items(), strict=True):
-        content = originals.read_unpacked(path)
-        originals.check_digest(content, path, f"Adult file {name}", expected, "csv")
-        # The test file begins with a comment, and its labels end in a dot.
-        lines = [line for line in content.decode("ascii").splitlines() if not line.startswith("|")]
-        rows += [[*row[:-1], row[-1].rstrip(".")] for row in table.rows("\n".join(lines), path)]
-    columns, dropped = table.columns_of(ADULT_COLUMNS, rows, paths[0])
-    return table.encode(source.name, paths[0], columns, "income", exclude=(), dropped=dropped)
+    rows = _rows(source, "Adult", ADULT_SHA256)
+    # The labels of the test file end in a dot.
+    rows = [[*row[:-1], row[-1].rstrip(".")] for row in rows]
+    return _of_rows(source, ADULT_COLUMNS, rows)
 
 
 def abalone(source: Source) -> Dataset:
@@ -174,10 +152,23 @@ def abalone(source: Source) -> Dataset:
     InputError if the file is missing or not the original. Source: Nash et al., 1994, UCI; two
     classes as in Triastcyn and Faltings, 2020, B.1.
     """
-    (path,) = originals.find(source, ("abalone.data",))
-    content = originals.read_unpacked(path)
-    originals.check_digest(content, path, "Abalone file abalone.data", ABALONE_SHA256, "csv")
-    rows = table.rows(content.decode("ascii"), path)
-    columns, dropped = table.columns_of(ABALONE_COLUMNS, rows, path)
-    columns["old"] = np.where(columns.pop("rings").astype(np.int64) > YOUNG, "yes", "no")
-    return table.encode(source.name, path, columns, "old", exclude=(), dropped=dropped)
+    rows = _rows(source, "Abalone", ABALONE_SHA256)
+    rows = [[*row[:-1], "yes" if int(row[-1]) > YOUNG else "no"] for row in rows]
+    return _of_rows(source, ABALONE_COLUMNS, rows)
+
+
+def _rows(source: Source, title: str, digests: dict[str, str]) -> csv_file.Rows:
+    """Return the rows of all files, after their checksums."""
+    rows: csv_file.Rows = []
+    paths = originals.find(source, tuple(digests))
+    for path, (name, expected) in zip(paths, digests.items(), strict=True):
+        content = originals.read_original(path, f"{title} file {name}", expected, "csv")
+        # Adult's test file begins with a comment.
+        lines = [line for line in content.decode("ascii").splitlines() if not line.startswith("|")]
+        rows += csv_file.rows("\n".join(lines), path)
+    return rows
+
+
+def _of_rows(source: Source, names: tuple[str, ...], rows: csv_file.Rows) -> Dataset:
+    own = Source(source.name, source.root)  # no label, and no columns to exclude, of the user's
+    return table.encode(own, source.path, table.columns_of(names, rows))

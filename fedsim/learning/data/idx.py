@@ -7,11 +7,15 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import Dataset, Records, Source, class_numbers
+from fedsim.learning.data import originals
+from fedsim.learning.data.csv_file import read_bytes
+from fedsim.learning.data.dataset import Dataset, Records, Source, numbered_labels
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+PLACES = (".", "raw")
+"""Folders of the files, within the folder that the user names."""
 
 MNIST_SHA256 = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -46,44 +50,49 @@ def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
 
         return getattr(datasets, name)(str(root), download=True)
 
-    paths = originals.find(source, tuple(digests), (".", "raw", f"{name}/raw"), fetch)
+    paths = originals.find(source, tuple(digests), (*PLACES, f"{name}/raw"), fetch)
     for path, (file, expected) in zip(paths, digests.items(), strict=True):
-        originals.check_digest(
-            originals.read_unpacked(path), path, f"{name} file {file}", expected, "idx"
-        )
+        originals.read_original(path, f"{name} file {file}", expected, "idx")
     return _dataset(source.name, paths)
 
 
-def own(source: Source) -> Dataset:
+def read(source: Source) -> Dataset:
     """Return images [1, H, W] in [0, 1] from the user's IDX files with MNIST's names.
 
     The test files may be missing. Classes are 0 to the largest label.
 
     Raises InputError if a file is missing or damaged, or files do not belong together.
     """
-    places = (".", "raw")
-    paths = originals.find(source, TRAIN, places)
-    if originals.present(source, TEST[:1], places):
-        paths += originals.find(source, TEST, places)
+    paths = originals.find(source, TRAIN, PLACES)
+    if None not in originals.look_up(source.path, TEST[:1], PLACES):
+        paths += originals.find(source, TEST, PLACES)
     return _dataset(source.name, paths)
 
 
+def present(root: Path) -> list[Path]:
+    """Return the files of training images and labels in a folder; [] if there are no images."""
+    if None in originals.look_up(root, TRAIN[:1], PLACES):
+        return []
+    return originals.find(Source("own", str(root)), TRAIN, PLACES)
+
+
 def _dataset(name: str, paths: list[Path]) -> Dataset:
-    train = _records(*paths[:2])
-    class_numbers(train.labels, paths[1], "label")
-    test = _records(*paths[2:]) if paths[2:] else None
-    parts = [train] if test is None else [train, test]
-    shapes = [records.features.shape[1:] for records in parts]
+    parts = [_records(*paths[start : start + 2]) for start in range(0, len(paths), 2)]
+    train, test = parts[0], parts[1] if parts[1:] else None
+    numbered_labels(train.labels, paths[1], "label")  # refuses a single class
+    shapes = [part.features.shape[1:] for part in parts]
     if shapes[0] != shapes[-1]:
+        sizes = ["×".join(map(str, shape[1:])) for shape in shapes]
         raise InputError(
-            f"the images of '{paths[0]}' are {_size(shapes[0])}, but the images of '{paths[2]}' "
-            f"are {_size(shapes[-1])}; give both the same size"
+            f"the images of '{paths[0]}' are {sizes[0]}, but the images of '{paths[2]}' "
+            f"are {sizes[1]}; give both the same size"
         )
-    classes = 1 + max(int(records.labels.max(initial=0)) for records in parts)
+    classes = 1 + max(int(part.labels.max(initial=0)) for part in parts)
     return Dataset(name, train, test, classes, "image")
 
 
 def _records(images_path: Path, labels_path: Path) -> Records:
+    """Return the records of two IDX files: images [N, 1, H, W] in [0, 1] and their labels."""
     images, labels = read_idx(images_path, dimensions=3), read_idx(labels_path, dimensions=1)
     if len(images) != len(labels):
         raise InputError(
@@ -96,17 +105,13 @@ def _records(images_path: Path, labels_path: Path) -> Records:
     return Records(features, labels.astype(np.int64))
 
 
-def _size(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape[1:]))
-
-
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     """Return the array of an IDX file of unsigned bytes (LeCun, The MNIST database).
 
     Bytes 0, 0, 8, the number of dimensions; each one as a big-endian uint32; the data. Raises
     InputError if the file does not match its header.
     """
-    content = originals.read_unpacked(path)
+    content = read_bytes(path)
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
         raise InputError(

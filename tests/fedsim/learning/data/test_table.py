@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adversaries.errors import InputError
-from fedsim.learning.data import load
+from fedsim.learning.data import Source, load, table
 from fedsim.learning.data.cautions import cautions
-from fedsim.learning.data.loaders import table
 
 PEOPLE = """\
 person,age,town,income,label
@@ -180,8 +179,8 @@ def test_features_are_a_function_of_each_column_alone(numbers, words):
     words = ["a", "b", *words][: len(numbers)]
     labels = np.arange(len(numbers)) % 2
     texts = {"x": map(str, numbers), "w": words, "label": map(str, labels)}
-    columns = {name: np.asarray(list(values)) for name, values in texts.items()}
-    dataset = table.encode("own", Path("own.csv"), columns, "label", (), 0)
+    columns = {name: list(values) for name, values in texts.items()}
+    dataset = table.encode(Source("own"), Path("own.csv"), columns)
     scaled = dataset.train.features[:, 0]
     assert (scaled.min(), scaled.max()) == (0, 1)
     assert (np.diff(scaled[np.argsort(numbers, kind="stable")]) >= 0).all()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records, Source, class_numbers
+from fedsim.learning.data.dataset import Dataset, Records, Source, numbered_labels
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -23,8 +23,10 @@ CHANNELS = 3
 GREY = ("1", "L", "LA")
 """Pillow's modes of pictures without colour."""
 
+Pixels = npt.NDArray[np.uint8]
 
-def own(source: Source) -> Dataset:
+
+def read(source: Source) -> Dataset:
     """Return the pictures of a folder as images [C, H, W] in [0, 1], C = 1 if all are grey, else 3.
 
     Classes are the subfolders in order, as for `torchvision.datasets.ImageFolder`. The column
@@ -32,21 +34,20 @@ def own(source: Source) -> Dataset:
 
     Raises InputError without pictures, or if one is damaged, too deep or of another size.
     """
-    root = source.path
-    pixels, labels, names = pictures(root, source.image_size)
-    numbers, classes = class_numbers(np.asarray(labels), root, "subfolder")
+    images, labels, names = folder(source.path, source.image_size)
+    numbers, classes = numbered_labels(np.asarray(labels), source.path, "subfolder")
+    records = Records(np.divide(images, 255, dtype=np.float32), numbers)
     columns = {"file": np.asarray(names)}
-    records = Records(np.divide(pixels, 255, dtype=np.float32), numbers)
     return Dataset(source.name, records, None, classes, "image", columns=columns)
 
 
-def pictures(
-    root: Path, size: int, empty: bool = False, only: tuple[int, int] | None = None
-) -> tuple[npt.NDArray[np.uint8], list[str], list[str]]:
+def folder(
+    root: Path, size: int, only: Sequence[int] | None = None
+) -> tuple[Pixels, list[str], list[str]]:
     """Return the pictures of a folder, uint8 [N, C, H, W], with their subfolders and paths [N].
 
     size: side of the squares to which pictures are scaled; 0 keeps their size.
-    only: rows and columns that every picture must have.
+    only: rows and columns that every picture must have; then a class may have no pictures.
     Raises InputError without pictures, or if one is damaged, too deep or of another size.
     """
     from torchvision.datasets import ImageFolder  # noqa: PLC0415  (takes seconds)
@@ -54,38 +55,61 @@ def pictures(
     if not root.is_dir():
         raise InputError(f"there is no folder '{root}'; name one with data.root=PATH")
     try:
-        files = ImageFolder(str(root), allow_empty=empty).samples
+        files = [path for path, _ in ImageFolder(str(root), allow_empty=only is not None).samples]
     except FileNotFoundError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"'{root}' is not a folder of pictures with a subfolder for each class ({reason})"
         ) from None
-
-    def refusal(name: str, reason: str) -> InputError:
-        return InputError(f"'{name}' is damaged or not a picture ({reason}); repair or remove it")
-
-    decoded: list[Any] = []
+    decoded: list[Pixels] = []
     packed = unpacked = 0
-    for name, _ in files:
-        with reading.damage(partial(refusal, name)):
+    for name in files:
+        with reading.damage(partial(_damaged, f"'{name}'")):
             packed += Path(name).stat().st_size
-            with reading.opened(Path(name)) as file, opened(file) as picture:
-                if only not in (None, (picture.height, picture.width)):
+            with reading.opened(Path(name)) as file, _opened(file) as picture:
+                if only is not None and (picture.height, picture.width) != tuple(only):
                     raise InputError(
-                        f"'{name}' has {_size((picture.height, picture.width))} pixels, but the "
-                        f"schema's pictures have {_size(only)}; scale them to that size"
+                        f"'{name}' has {picture.width}×{picture.height} pixels, but the schema's "
+                        f"pictures have {only[1]}×{only[0]}; scale them to that size"
                     )
                 unpacked += CHANNELS * picture.width * picture.height
                 if unpacked > reading.most_unpacked(packed):
                     raise ValueError("it has too many pixels for the size of its file")
-                decoded.append(pixels(picture, name, size))
-    names = [Path(name).relative_to(root).as_posix() for name, _ in files]
-    stacked = stack(decoded, [name for name, _ in files])
-    return stacked, [Path(name).parts[0] for name in names], names
+                decoded.append(_pixels(picture, name, size))
+    names = [Path(name).relative_to(root).as_posix() for name in files]
+    return stack(decoded, files), [Path(name).parts[0] for name in names], names
+
+
+def decode(file: BinaryIO, name: str, size: int) -> Pixels:
+    """Return one picture as uint8 [H, W] if it is grey, else [H, W, 3].
+
+    size: side of the square to which it is scaled; 0 keeps its size.
+    Raises InputError if it is damaged, or has more than 8 bits per pixel.
+    """
+    with reading.damage(partial(_damaged, name)), _opened(file) as picture:
+        return _pixels(picture, name, size)
+
+
+def stack(decoded: Sequence[Pixels], names: Sequence[str]) -> Pixels:
+    """Return grey [H, W] and colour [H, W, 3] pictures of one size as [N, C, H, W]."""
+    sizes = [f"{picture.shape[1]}×{picture.shape[0]}" for picture in decoded]
+    if other := [place for place, size in enumerate(sizes) if size != sizes[0]]:
+        raise InputError(
+            f"'{names[0]}' has {sizes[0]} pixels and '{names[other[0]]}' {sizes[other[0]]}; set "
+            "data.image-size, to which all pictures are scaled"
+        )
+    if all(picture.ndim == 2 for picture in decoded):
+        return np.stack(decoded)[:, None]
+    colour = [np.stack([p] * 3, axis=-1) if p.ndim == 2 else p for p in decoded]
+    return np.moveaxis(np.stack(colour), -1, 1)
+
+
+def _damaged(name: str, reason: str) -> InputError:
+    return InputError(f"{name} is damaged or not a picture ({reason}); repair or remove it")
 
 
 @contextmanager
-def opened(file: BinaryIO) -> "Iterator[Image.Image]":
+def _opened(file: BinaryIO) -> "Iterator[Image.Image]":
     """Open a picture without decoding it.
 
     Raises OSError or ValueError if it is damaged, or so large that it may be meant to fill the
@@ -105,12 +129,7 @@ def opened(file: BinaryIO) -> "Iterator[Image.Image]":
         yield picture
 
 
-def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8]:
-    """Return a picture as uint8 [H, W] if it is grey, else [H, W, 3].
-
-    size: side of the square to which it is scaled; 0 keeps its size.
-    Raises InputError for more than 8 bits per pixel.
-    """
+def _pixels(picture: Any, name: str, size: int) -> Pixels:
     from PIL import Image  # noqa: PLC0415
 
     if picture.mode.startswith(("I", "F")):
@@ -119,21 +138,3 @@ def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8
     if size:
         converted = converted.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(converted)
-
-
-def stack(decoded: Sequence[npt.NDArray[np.uint8]], names: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """Return grey [H, W] and colour [H, W, 3] pictures of one size as [N, C, H, W]."""
-    shapes = [picture.shape[:2] for picture in decoded]
-    if other := [position for position, shape in enumerate(shapes) if shape != shapes[0]]:
-        raise InputError(
-            f"'{names[0]}' has {_size(shapes[0])} pixels and '{names[other[0]]}' "
-            f"{_size(shapes[other[0]])}; set data.image-size, to which all pictures are scaled"
-        )
-    if all(picture.ndim == 2 for picture in decoded):
-        return np.stack(decoded)[:, None]
-    colour = [np.stack([p] * 3, axis=-1) if p.ndim == 2 else p for p in decoded]
-    return np.moveaxis(np.stack(colour), -1, 1)
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return f"{shape[1]}×{shape[0]}"

@@ -1,1 +1,0 @@
-"""Data sets, each read from its original files."""
