@@ -212,7 +212,7 @@ def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:
     ]
 
 
-def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
+def of_audit(outcome: "AuditReport[Any]", strict: bool, **own: Any) -> Answer:
     """Return the answer of an audit.
 
     Args:

@@ -185,12 +185,11 @@ def audit(
             own_loop.named(target if callable(target) else str(target)) as name,
             own_loop.stored(data) as file,
         ):
-            order, told = replace(options, data=file), dict[str, Any]()
-            if callable(target):
-                told["function"] = target.__name__  # in place of the temporary file
-            if file != data:
-                told["data"] = "(features, labels)"
-            return _of_code(name, is_loop, order, strict, place, progress, told)
+            order = replace(options, data=file)
+            # In place of temporary files.
+            shown = target.__name__ if callable(target) else None
+            own_data = "(features, labels)" if file != data else None
+            return _of_code(name, is_loop, order, strict, place, progress, shown, own_data)
     if not isinstance(data, str | None):
         raise InputError("data is for a training loop; leave it out")
     from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
@@ -275,9 +274,13 @@ def _of_code(
     strict: bool,
     out: Path | None,
     progress: Progress,
-    told: Mapping[str, Any],
+    function: str | None,
+    data: str | None,
 ) -> Answer:
-    """Audit an app or a loop, in processes of their own; told: names of what Python gave."""
+    """Audit an app or a loop, in processes of their own; function, data: names that a report has.
+
+    None stands for the names of the target and of the options.
+    """
     if out is not None:
         report_directory.check_new(out)
     claim, level = options.claim, options.level
@@ -291,7 +294,8 @@ def _of_code(
             found = audit_loop(
                 target, strict=strict, **taken, claim=claim, confidence=level, **shown
             )
-        outcome: AuditReport = replace(found, order=replace(found.order, **told))
+        details = replace(found.details, data=data or found.details.data)
+        outcome: AuditReport[Any] = replace(found, name=function or found.name, details=details)
     else:
         from fedsim.audits.app.audit import TRIALS as APP_TRIALS  # noqa: PLC0415
         from fedsim.audits.app.audit import audit_directory  # noqa: PLC0415

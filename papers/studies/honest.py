@@ -309,7 +309,7 @@ def _of_app(app: App, seed: int) -> Said:
     return Said(broken, verdict=found.verdict)
 
 
-def _alarms(report: AuditReport) -> list[str]:
+def _alarms(report: AuditReport[Any]) -> list[str]:
     return [one.why[:60] for one in report.findings if one.breaks]
 
 

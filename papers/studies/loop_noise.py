@@ -55,15 +55,15 @@ def _row(parameters: int, percent: int, repeats: int) -> tuple[Value, ...]:
         audit(str(loop), RECORDS, TRIALS, 5000 + seed, data=data, target="real")
         for seed in range(repeats)
     ]
-    verdicts = [each.verdict for each in found]
-    first = found[0]
-    assert first.claim is not None
-    measured = [each.noise for each in found if each.noise is not None]
+    verdicts = [report.verdict for _, report in found]
+    first, report = found[0]
+    assert report.claim is not None
+    measured = [each.noise for each, _ in found if each.noise is not None]
     true = epsilon(first.observation, first.delta, percent / 100)
     return (
         percent / 100,
         true,
-        first.claim.epsilon,
+        report.claim.epsilon,
         *(verdicts.count(kind) for kind in KINDS),
         float(np.median([each.at_least for each in measured])),
         float(np.median([each.seen_below for each in measured])),

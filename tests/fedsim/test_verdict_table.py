@@ -6,30 +6,31 @@ rows is the order of precedence. The test of an audit goes through every combina
 
 import math
 from dataclasses import fields, replace
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
-from adversaries.statistics.intervals import EpsilonBound
-from fedsim.audits.app.audit import AppAudit
+from fedsim.audits.app.audit import client_evidence
 from fedsim.audits.app.configuration import AppObservation, CentralNoise, Configuration
 from fedsim.audits.judgement.claim import (
-    UNCLAIMED,
     Claim,
+    Evidence,
     Finding,
     Verdict,
     exit_status,
+    judge,
 )
 from fedsim.audits.live import live_report
-from fedsim.audits.loop.audit import LoopAudit
+from fedsim.audits.loop.audit import loop_evidence
 from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.releases import MeasuredRounds, ProvenPrivacy, ReleaseReport
 from fedsim.audits.results.rows import Limit, RunRow, standing
+from fedsim.audits.results.view import audit_view
 from fedsim.audits.run import rows
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
-from fedsim.privacy.trust.model import Vantage
 
 EPSILON, DELTA = 2.0, 1e-5
 INF = float("inf")
@@ -67,8 +68,17 @@ def _epsilon(size):
     return None if SIZES[size] is None else EPSILON * SIZES[size]
 
 
-def _bound(size):
-    return EpsilonBound(_epsilon(size), DELTA, 0.9999, "a test", "nothing")
+def _judged(claim, evidence, row, proven=0.0):
+    """Return the verdict, as `concluded` comes to it."""
+    if claim is None:
+        return judge(None, Evidence()).verdict.value
+    found = evidence(claim, row)
+    return judge(claim, replace(found, proven=max(proven, found.proven))).verdict.value
+
+
+def _row(observer, epsilon, at_least=0.0):
+    attack = SimpleNamespace(epsilon_at_least=at_least, confidence=0.95)
+    return SimpleNamespace(observer=observer, epsilon=epsilon, attack=attack)
 
 
 def _claim(unit=None):
@@ -129,29 +139,15 @@ def _app(evidence):
     checks = tuple(Finding("why", rule=each) for each in rule)
     moved = "the model was moved" if evidence["server"] == "moved" else ""
     observation = AppObservation((), {}, (), False, False, (), checks=checks, unsure=moved)
-    unused = None
-    return AppAudit(
-        app="a test",
-        configuration=Configuration(3, ("a strategy",), central=central, observation=observation),
-        claim=_claim("record" if evidence["training unseen"] else None)
-        if evidence["claim"]
-        else None,
-        guarantee=None,
-        vantage=Vantage.SERVER if "server" in evidence["noise"] else Vantage.PARTICIPANT,
-        neighbouring=unused,
-        delta=DELTA,
-        epsilon=_epsilon(evidence["theory"]),
-        predicted_advantage=None,
-        advantage=unused,
-        lower_bounds={},
-        proven=_bound(evidence["proven"]),
-        confidence=0.95,
-        objections=_findings(evidence["broken rule"]),
-        trials=20,
-        clients=5,
-        seed=0,
-        seen_below=0.0,
-    ).verdict.value
+    configuration = Configuration(3, ("a strategy",), central=central, observation=observation)
+    claim = _claim("record" if evidence["training unseen"] else None)
+    observer = "server" if "server" in evidence["noise"] else "participant"
+    return _judged(
+        claim if evidence["claim"] else None,
+        partial(client_evidence, configuration, _findings(evidence["broken rule"])),
+        _row(observer, _epsilon(evidence["theory"])),
+        _epsilon(evidence["proven"]),
+    )
 
 
 def test_apps():
@@ -189,7 +185,6 @@ LOOP = [
 
 
 def _loop(evidence):
-    unused = None
     noise = None
     if evidence["share"] != "not measured":
         share = 0.98 if evidence["share"] == "enough" else 0.96
@@ -199,26 +194,13 @@ def _loop(evidence):
     observation = LoopObservation(
         (ObservedRun(),), (), (), 59, Neighbouring.ADD_REMOVE, influence=Influence(unseen=unseen)
     )
-    return LoopAudit(
-        order=unused,
-        observation=observation,
-        claim=_claim() if evidence["claim"] else None,
-        delta=DELTA,
-        epsilon=_epsilon(evidence["theory"]),
-        noise=noise,
-        advantage=unused,
-        lower_bounds={"a bound": _bound(evidence["at 95 %"])},
-        proven=_bound(evidence["proven"]),
-        provable=5.0,
-        confidence=0.95,
-        objections=_findings(evidence["broken rule"]),
-        pair="a pair",
-        score="a score",
-        trials=40,
-        runs=60,
-        seed=0,
-        strict=evidence["strict"],
-    ).verdict.value
+    objections = _findings(evidence["broken rule"])
+    return _judged(
+        _claim() if evidence["claim"] else None,
+        partial(loop_evidence, observation, objections, noise, evidence["strict"]),
+        _row("loop", _epsilon(evidence["theory"]), _epsilon(evidence["at 95 %"])),
+        _epsilon(evidence["proven"]),
+    )
 
 
 def test_loops():
@@ -254,8 +236,6 @@ RECORDED = [
 
 
 def _recorded(evidence):
-    if not evidence["claim"]:
-        return UNCLAIMED.verdict.value
     kind = evidence["release"]
     proven = ProvenPrivacy(
         node=None,
@@ -277,16 +257,27 @@ def _recorded(evidence):
         }
     )
     all_rounds = _epsilon_or_none(evidence["canaries"])
-    canary = SimpleNamespace(epsilon_proven_all_rounds=all_rounds)
+    canary = SimpleNamespace(
+        epsilon_proven_all_rounds=all_rounds,
+        epsilon_all_rounds=SimpleNamespace(low=0.0),
+        rounds=3,
+    )
     measured = MeasuredRounds(
         release=None if kind == "none" else release,
         canary=None if evidence["canaries"] == "none" else canary,
         unmeasured="nothing was recorded",
     )
-    found = [Finding("an alarm")] if evidence["alarm"] else []
     missing = "rounds are missing" if evidence["missing rounds"] else ""
     unit = None if evidence["unit"] == "not declared" else evidence["unit"]
-    return audit.judged(_claim(unit), measured, found, missing, {}).verdict.value
+    views = audit._views(measured, "server", 0.95)
+    rows = [audit_view(view, 0.95) for view in views]
+    proven = [row.attack.proven or 0.0 for row in rows if row.attack]
+    return _judged(
+        _claim(unit) if evidence["claim"] else None,
+        partial(audit.recorded_evidence, measured, evidence["alarm"], missing, {}),
+        rows[-1],
+        max(proven, default=0.0),
+    )
 
 
 def _epsilon_or_none(size):
@@ -325,8 +316,6 @@ LIVE = [
 
 
 def _live(evidence, protecting, failing, mechanism):
-    if not evidence["claim"]:
-        return UNCLAIMED.verdict.value
     config = failing if evidence["no guarantee"] else protecting
     audit = SimpleNamespace(
         config=config if evidence["round seen"] else None,
@@ -334,14 +323,13 @@ def _live(evidence, protecting, failing, mechanism):
         trials=config.trials.count - evidence["trials missed"],
     )
     unit = {"not given": None, "the run's": "record", "another": "client"}[evidence["unit"]]
-    judgement = live_report.judge(
-        audit,
-        _claim(unit),
-        ["less noise than claimed"] if evidence["alarm"] else [],
-        [] if evidence["could be refuted"] else ["nothing was measured"],
-        evidence["ended"],
-    )
-    return judgement.verdict.value
+    alarms = _findings(evidence["alarm"])
+    unable = [] if evidence["could be refuted"] else ["nothing was measured"]
+
+    def found(claim, row):
+        return live_report.live_evidence(audit, claim, alarms, unable, evidence["ended"])
+
+    return _judged(_claim(unit) if evidence["claim"] else None, found, None)
 
 
 def test_live_federations(small, monkeypatch):

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-
-import numpy as np
 
 import fedsim
 from adversaries.arrays import Bools, Floats
@@ -14,23 +13,18 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
 from fedsim.audits.app import game, loading, records, theory
-from fedsim.audits.app.configuration import (
-    BY_LOCAL,
-    App,
-    AppObservation,
-    CentralNoise,
-    Configuration,
-    claim_of,
-)
-from fedsim.audits.app.records import RecordAudit
+from fedsim.audits.app.configuration import BY_LOCAL, App, Configuration, claim_of
 from fedsim.audits.app.theory import AppGuarantee
 from fedsim.audits.child_process.channel import Log, started
-from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.options import check_numbers
-from fedsim.audits.judgement.report import Decisions, Judged, largest
+from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.loop.findings import MeasuredNoise
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.conditions import APP
+from fedsim.audits.results.measured import Decisions
+from fedsim.audits.results.rows import Limit, Row
 from fedsim.audits.results.theory import Predicted
+from fedsim.audits.results.view import View
 from fedsim.audits.run import detectable
 from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED
@@ -80,101 +74,7 @@ class AppDetails:
     noise: MeasuredNoise | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppAudit(Judged):
-    """The outcome of the audit of an app.
-
-    Attributes:
-        records: protection of one record, where the claim is about one and clients use Opacus. No
-            attack is made on a record.
-    """
-
-    kind = "app audit"
-
-    app: str
-    configuration: Configuration
-    guarantee: AppGuarantee | None
-    vantage: Vantage
-    neighbouring: Neighbouring
-    predicted_advantage: float | None
-    clients: int
-    seen_below: float
-    records: RecordAudit | None = None
-
-    @property
-    def noise_off(self) -> bool:
-        """Whether epsilon uses the measured noise, because it differs from the configured noise."""
-        observation, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
-        shares = theory.realised_shares(observation, self.configuration.rounds)
-        return central and self.epsilon is not None and {*shares} != {1.0}
-
-    @property
-    def judgement(self) -> Judgement:
-        strategies, claim = " > ".join(self.configuration.strategies), self.claim
-        if claim is not None and self.records is not None:
-            return judge(claim, self.records.evidence(claim))
-        central, run = self._released
-        unsure = [OWN_NOISE.format(strategies)] if central and central.own_noise else []
-        # The checks with a rule are those that theory's epsilon counts.
-        broken = run is not None and any(each.breaks and not each.rule for each in run.checks)
-        evidence = Evidence(
-            incomparable=OF_A_RECORD if claim is not None and claim.unit == "record" else "",
-            refuted=claim is not None and self.proven.epsilon > claim.epsilon,
-            broken=broken or self._local_noise or (central is not None and central.varies),
-            unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
-            exceeded=not self.allowed,
-            unsure=[run.unsure] if run is not None and run.unsure else unsure,
-        )
-        return judge(claim, evidence)
-
-    @property
-    def _local_noise(self) -> bool:
-        """Whether LocalDpMod claims what a message with its noise does not have."""
-        by_local = self.claim is not None and self.claim.source == BY_LOCAL
-        return by_local and any(each.rule == "local-noise" for each in self.objections)
-
-    @property
-    def _released(self) -> tuple[CentralNoise | None, AppObservation | None]:
-        """The server's noise and rounds, where the claim is about released models."""
-        if self.vantage is not Vantage.PARTICIPANT:
-            return None, None
-        return self.configuration.central, self.configuration.observation
-
-    @property
-    def name(self) -> str:
-        return self.app
-
-    @property
-    def unit(self) -> str:
-        return "client" if self.records is None else "record"
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        return {"fedsim": fedsim.__version__, "flwr": version("flwr")}
-
-    @property
-    def unjudged(self) -> Sequence[Row]:
-        records, predicted = self.records, self.predicted_advantage
-        return self.observed(
-            "measured" if self.noise_off else "theory",
-            self.attack if records is None else None,
-            None if records is None or records.noise is None else records.noise.ratio,
-            self.seen_below,
-            "" if records is None else "no attack was made on a record",
-            None if predicted is None else Predicted(None, predicted, None, "closed form"),
-        )
-
-    @property
-    def details(self) -> AppDetails:
-        seen = self.records
-        return AppDetails(
-            neighbouring=self.neighbouring,
-            clients=self.clients,
-            configuration=self.configuration,
-            decisions=self.decisions if seen is None else None,
-            records=None if seen is None else {"clients": seen.clients, "steps": seen.steps},
-            noise=None if seen is None else seen.noise,
-        )
+AppReport = AuditReport[AppDetails]
 
 
 def audit(
@@ -186,51 +86,99 @@ def audit(
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda done: None,
-) -> AppAudit:
+) -> AppReport:
     check_numbers(trials, confidence, seed)
     configuration, trainings = game.observe(audited, seed)
     claim = claim or claim_of(configuration)
-    delta = ASSUMED if claim is None else claim.delta
-    vantage, of_record = theory.vantage_of(configuration, claim), None
+    delta, of_record = ASSUMED if claim is None else claim.delta, None
     if claim is not None and claim.unit == "record":
         rounds = configuration.rounds
         of_record = records.judged(trainings, rounds, neighbouring, delta, confidence)
-    if of_record is None:
+    findings, decisions = theory.findings(configuration, neighbouring, claim), None
+    if of_record is not None:
+        view, evidence = of_record.view(delta), of_record.evidence
+        findings = (*findings, *of_record.findings)
+    else:
+        vantage = theory.vantage_of(configuration, claim)
         guarantee = theory.guarantee(configuration, neighbouring, vantage)
-        worlds, scores = game.play(
+        played = game.play(
             audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
         )
-        epsilon = None if guarantee is None else guarantee.epsilon(delta)
-        seen_below = _seen_below(configuration, guarantee, vantage, claim, worlds)
-    else:  # towards the server, and without an attack
-        guarantee, vantage, epsilon = None, Vantage.SERVER, of_record.epsilon
-        worlds, scores = np.arange(trials) % 2 == 0, np.zeros(trials)
-        seen_below = 0.0 if of_record.noise is None else of_record.noise.seen_below
-    reason = _not_normal(configuration, guarantee)
-    stated, sure = (
-        _bounds(worlds, scores, delta, reason, each) for each in (confidence, ALARM_CONFIDENCE)
-    )
-    objections = theory.findings(configuration, neighbouring, claim)
-    return AppAudit(
-        app=audited.name,
-        configuration=configuration,
+        view = _view(configuration, guarantee, vantage, claim, delta, *played)
+        found = estimators.advantage(*played, confidence)
+        bounds = _bounds(*played, delta, _not_normal(configuration, guarantee), confidence)
+        decisions = Decisions.of(found, trials, seed, bounds)
+        evidence = partial(client_evidence, configuration, findings)
+    return concluded(
+        [view],
+        evidence,
+        kind=APP,
+        name=audited.name,
+        unit="client" if of_record is None else "record",
         claim=claim,
-        guarantee=guarantee,
-        vantage=vantage,
-        neighbouring=neighbouring,
+        findings=findings,
         delta=delta,
-        epsilon=epsilon,
-        predicted_advantage=_predicted(configuration, guarantee),
-        advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=stated,
-        proven=largest(sure),
         confidence=confidence,
-        objections=(*objections, *(of_record.findings if of_record else ())),
-        trials=trials if of_record is None else 0,
-        clients=audited.clients,
-        seed=seed,
-        seen_below=seen_below,
-        records=of_record,
+        details=AppDetails(
+            neighbouring=neighbouring,
+            clients=audited.clients,
+            configuration=configuration,
+            decisions=decisions,
+            records=None if of_record is None else of_record.counts,
+            noise=None if of_record is None else of_record.noise,
+        ),
+        versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
+    )
+
+
+def client_evidence(
+    configuration: Configuration, findings: Sequence[Finding], claim: Claim, row: Row
+) -> Evidence:
+    """Return what speaks for and against a claim about a client's update."""
+    strategies, central, run = " > ".join(configuration.strategies), None, None
+    if row.observer == Vantage.PARTICIPANT:
+        central, run = configuration.central, configuration.observation
+    unsure = [OWN_NOISE.format(strategies)] if central and central.own_noise else []
+    # LocalDpMod claims what a message with its noise does not have.
+    local = claim.source == BY_LOCAL and any(each.rule == "local-noise" for each in findings)
+    # The checks with a rule are those that theory's epsilon counts.
+    unruled = run is not None and any(each.breaks and not each.rule for each in run.checks)
+    return Evidence(
+        incomparable=OF_A_RECORD if claim.unit == "record" else "",
+        broken=unruled or local or (central is not None and central.varies),
+        unknown=[UNKNOWN.format(strategies)] if row.epsilon is None else [],
+        exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
+        unsure=[run.unsure] if run is not None and run.unsure else unsure,
+    )
+
+
+def _view(
+    configuration: Configuration,
+    guarantee: AppGuarantee | None,
+    vantage: Vantage,
+    claim: Claim | None,
+    delta: float,
+    worlds: Bools,
+    scores: Floats,
+) -> View:
+    reason, predicted = _not_normal(configuration, guarantee), _predicted(configuration, guarantee)
+    epsilon = None if guarantee is None else guarantee.epsilon(delta)
+    shares = theory.realised_shares(configuration.observation, configuration.rounds)
+    off = vantage is Vantage.PARTICIPANT and {*shares} != {1.0}
+
+    def bounds(level: float) -> Mapping[str, float]:
+        found = _bounds(worlds, scores, delta, reason, level)
+        return {name: bound.epsilon for name, bound in found.items()}
+
+    return View(
+        observer=vantage.value,
+        limit=Limit.stated(epsilon, delta, "measured" if off else "theory"),
+        worlds=worlds,
+        scores=scores,
+        trials=len(worlds),
+        bounds=bounds,
+        detects=_detects(configuration, guarantee, vantage, claim, worlds),
+        predicted=None if predicted is None else Predicted(None, predicted, None, "closed form"),
     )
 
 
@@ -270,19 +218,19 @@ def _not_normal(configuration: Configuration, guarantee: AppGuarantee | None) ->
     return None
 
 
-def _seen_below(
+def _detects(
     configuration: Configuration,
     guarantee: AppGuarantee | None,
     vantage: Vantage,
     claim: Claim | None,
     worlds: Bools,
-) -> float:
-    """Return the share of the noise below which the audit would have raised an alarm.
+) -> list[float]:
+    """Return the shares of the noise below which a check would have raised an alarm.
 
-    By the noise of one round of the honest run, or by the Gaussian bound of the attack, one of two
+    By the noise of one round of the honest run, and by the Gaussian bound of the attack, one of two
     that judge together.
     """
-    run, shares, error = configuration.observation, [0.0], significance(ALARM_CONFIDENCE)
+    run, shares, error = configuration.observation, list[float](), significance(ALARM_CONFIDENCE)
     if vantage is Vantage.PARTICIPANT and run and run.noise_ratios and not run.seeded:
         tail = error / 2 / len(run.noise_ratios)
         shares.append(detectable.by_energy(run.noise_coordinates, tail))
@@ -292,7 +240,7 @@ def _seen_below(
         with_update = int(worlds.sum())
         counts = with_update, worlds.size - with_update
         shares.append(detectable.by_separation(guarantee.mu, limit, *counts, error / 2))
-    return max(shares)
+    return shares
 
 
 def audit_directory(
@@ -309,7 +257,7 @@ def audit_directory(
     time_limit: float = 3600.0,
     log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> AppAudit:
+) -> AppReport:
     """Return the audit of the app in a directory.
 
     The app's code runs in its own process, with the user's rights.

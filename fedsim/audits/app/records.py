@@ -22,10 +22,13 @@ from fedsim.audits.loop.contract import carried
 from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.loop.observation import LoopObservation, ObservedRun
 from fedsim.audits.loop.running import observed_run
+from fedsim.audits.results.rows import Limit, Row
+from fedsim.audits.results.view import View
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, echo_p_value
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.trust.model import Vantage
 
 BARE = (
     "client {}: its reply differs from the model that it received in {} of {} rounds without a "
@@ -156,11 +159,24 @@ class RecordAudit:
     unknown: tuple[str, ...]
     unsure: tuple[str, ...]
 
-    def evidence(self, claim: Claim) -> Evidence:
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"clients": self.clients, "steps": self.steps}
+
+    def view(self, delta: float) -> View:
+        return View(
+            observer=Vantage.SERVER.value,
+            limit=Limit.stated(self.epsilon, delta, "theory"),
+            noise=None if self.noise is None else self.noise.ratio,
+            detects=[] if self.noise is None else [self.noise.seen_below],
+            note="no attack was made on a record",
+        )
+
+    def evidence(self, claim: Claim, row: Row) -> Evidence:
         return Evidence(
             broken=alarms(self.findings) > 0,
             unknown=self.unknown,
-            exceeded=self.epsilon is not None and not claim.allows(self.epsilon),
+            exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
             unsure=self.unsure,
             in_favour=[SUPPORTED.format(self), UNMOVED] if self.noise else [],
         )

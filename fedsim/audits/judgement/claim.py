@@ -157,6 +157,8 @@ class Evidence:
     the measurements do not speak about it.
     Attributes:
         incomparable: why the audit did not measure what the claim speaks of; "" if it did.
+        proven: lower bound on epsilon at the claim's delta, at the confidence of an alarm.
+        refuting: what refutes the claim beside that bound.
         broken: whether an alarm or a broken rule leaves no guarantee to rely on.
         unknown: why there is no epsilon to compare with the claim.
         unsure: why an epsilon within the claim does not yet support it.
@@ -165,13 +167,13 @@ class Evidence:
     """
 
     incomparable: str = ""
-    refuted: bool = False
+    proven: float = 0.0
+    refuting: Sequence[str] = ()
     broken: bool = False
     unknown: Sequence[str] = ()
     exceeded: bool = False
     unsure: Sequence[str] = ()
     against: Sequence[str] = ()
-    refuting: Sequence[str] = ()
     in_favour: Sequence[str] = ()
 
 
@@ -181,16 +183,16 @@ class Judgement:
     reasons: tuple[str, ...] = ()
 
 
-UNCLAIMED = Judgement(Verdict.NO_CLAIM)
 TO_CLAIM = "To have a claim judged, add --claimed-epsilon and --claimed-delta."
 
 
 def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
     """Return the verdict on a claim; None is no claim. The first line that applies decides."""
+    refuted = claim is not None and evidence.proven > claim.epsilon
     precedence = (
         (claim is None, Verdict.NO_CLAIM, ()),
         (evidence.incomparable, Verdict.NOT_JUDGED, (evidence.incomparable,)),
-        (evidence.refuted, Verdict.CONVICTED, evidence.refuting),
+        (refuted or evidence.refuting, Verdict.CONVICTED, evidence.refuting),
         (evidence.broken, Verdict.SUSPECT, evidence.against),
         (evidence.unknown, Verdict.NOT_JUDGED, evidence.unknown),
         (evidence.exceeded, Verdict.SUSPECT, evidence.against),

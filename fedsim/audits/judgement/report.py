@@ -3,37 +3,42 @@
 report.json has the same keys for every kind, and `details` of the kind's own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from html import escape
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 
-from adversaries.statistics.estimators import AdvantageEstimate
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import (
     IS,
     TO_CLAIM,
     Claim,
+    Evidence,
     Finding,
-    Judgement,
     Verdict,
     alarms,
+    judge,
 )
 from fedsim.audits.results.checks import GateCheck, GateRule, of_audit, of_claim
+from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.numbers import REALS, Real
-from fedsim.audits.results.rows import Attack, Limit, Noise, Row, Source, judged, unmeasured
-from fedsim.audits.results.theory import Predicted
-from fedsim.privacy.identifiability import advantage_of_epsilon
+from fedsim.audits.results.rows import Row, judged
+from fedsim.audits.results.view import View, audit_view
 
 Details = TypeVar("Details")
 
+REFUTED = (
+    "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: epsilon is at least "
+    f"{{1:.3g}} ({ALARM_CONFIDENCE:.2%} confidence)"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
-class AuditDocument(Generic[Details]):
+class AuditReport(Generic[Details]):
     """The report of an audit."""
 
     __pydantic_config__: ClassVar = ConfigDict(use_attribute_docstrings=True)
@@ -52,7 +57,7 @@ class AuditDocument(Generic[Details]):
     vantage: str
     """Observer whose row is judged, and which the short names of a gate stand for."""
     rows: Mapping[str, Row]
-    checks: list[GateCheck]
+    checks: Sequence[GateCheck]
     """What a release gate would check."""
     findings: Sequence[Finding]
     """Objections of the audit; those of severity "alarm" are counted below."""
@@ -62,83 +67,15 @@ class AuditDocument(Generic[Details]):
     versions: Mapping[str, str]
     """Versions of the packages that took part."""
 
-
-@cache
-def _adapter(details: type) -> TypeAdapter[Any]:
-    return TypeAdapter(AuditDocument[Annotated[details, REALS]])  # type: ignore[valid-type]
-
-
-def schema(details: type) -> JsonSchemaValue:
-    """Return the JSON Schema of the report of a kind of audit, by the type of its details."""
-    written = _adapter(details).json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **written}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditReport:
-    """The report of an audit: of an app, a loop, a recorded federation or an auditor's node.
-
-    Attributes:
-        delta: at which every epsilon is stated; None where an auditor's node has seen no round.
-        confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
-    """
-
-    claim: Claim | None
-    delta: float | None
-    confidence: float
-
-    if TYPE_CHECKING:  # fields of some reports, and properties of others
-
-        @property
-        def kind(self) -> str: ...
-        @property
-        def name(self) -> str: ...
-        @property
-        def unit(self) -> str | None: ...
-        @property
-        def versions(self) -> Mapping[str, str]:
-            """Versions of the packages that took part."""
-
-        @property
-        def findings(self) -> Sequence[Finding]:
-            """Objections of the audit."""
-
-        @property
-        def judgement(self) -> Judgement:
-            """The verdict on the claim, and its reasons."""
-
-        @property
-        def epsilon(self) -> float | None:
-            """Largest epsilon that the judged observer is allowed; None where it is unknown."""
-
-        @property
-        def vantage(self) -> str:
-            """The observer whose row is judged."""
-
-        @property
-        def unjudged(self) -> Sequence[Row]:
-            """A row for each observer, still without its state."""
-
-        @property
-        def details(self) -> Any:
-            """What this kind of audit alone has, as a dataclass."""
-
-    further_checks: Sequence[GateRule] = ()
-    """Checks that this kind of audit alone makes."""
-
-    @cached_property
-    def rows(self) -> Mapping[str, Row]:
-        """A row for each observer, by its name."""
-        disproved = self.verdict is Verdict.CONVICTED
-        # Theory may count what an alarm names, and still support the claim.
-        doubted = self.alarms > 0 and self.verdict is not Verdict.SUPPORTED
-        observers = [row.observer for row in self.unjudged if row.attack or row.noise]
-        return judged(self.unjudged, {self.vantage, *observers} if disproved or doubted else ())
-
     @property
     def row(self) -> Row:
         """The row of the observer that is judged."""
         return self.rows[self.vantage]
+
+    @property
+    def epsilon(self) -> float | None:
+        """Epsilon of all that a claim is about, as the gate has it; None where it is unknown."""
+        return number_at(self.report, "epsilon")
 
     @property
     def proven_epsilon(self) -> float | None:
@@ -149,51 +86,10 @@ class AuditReport:
     @cached_property
     def report(self) -> Mapping[str, Any]:
         """The content of report.json. Raises ArithmeticError for NaN."""
-        names = {each.name for each in fields(AuditDocument)} - {"checks"}
-        document = AuditDocument(checks=[], **{name: getattr(self, name) for name in names})
         details: type = type(self.details)
         adapter = _adapter(details)
-        written: dict[str, Any] = adapter.dump_python(document, mode="json", warnings="error")
-        rules, claim = [*of_audit(written)], self.claim
-        compared = self.verdict is not Verdict.NOT_JUDGED
-        if claim is not None and compared and claim.delta == self.delta:
-            rules += of_claim(claim.epsilon, written)
-        rules += self.further_checks
-        made = [*self._claim_checked(), *(rule.made(written) for rule in rules)]
-        return written | {"checks": [dict(vars(each)) for each in made]}
-
-    def _claim_checked(self) -> Iterator[GateCheck]:
-        """Yield whether the claim holds; the exit status of the audit is its gate."""
-        if self.claim is None:
-            yield GateCheck(f"No ε is claimed. {TO_CLAIM}", "cannot-tell", "")
-            return
-        of = f"The claim of ε = {self.claim.epsilon:g} at δ = {self.claim.delta:g}"
-        if self.verdict is Verdict.SUPPORTED:
-            yield GateCheck(f"{of} is supported.", "passed", "")
-        elif self.verdict is Verdict.NOT_JUDGED:
-            yield GateCheck(f"{of} is not judged.", "cannot-tell", "")
-        else:
-            yield GateCheck(f"{of} is {IS[self.verdict]}.", "failed", "")
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.judgement.verdict
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        return self.judgement.reasons
-
-    @property
-    def alarms(self) -> int:
-        return alarms(self.findings)
-
-    @property
-    def conclusion(self) -> str:
-        """The verdict on the claim and its reasons, in sentences."""
-        if self.claim is None:
-            return self.headline
-        reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
-        return f"{self.headline} {' '.join(reasons)}".rstrip()
+        written: dict[str, Any] = adapter.dump_python(self, mode="json", warnings="error")
+        return written
 
     @property
     def headline(self) -> str:
@@ -207,137 +103,99 @@ class AuditReport:
         heading = "Assumed:" if self.verdict is Verdict.SUPPORTED else "Why:"
         return f"{subject} is {IS[self.verdict]}. {heading * bool(self.reasons)}".rstrip()
 
+    @property
+    def conclusion(self) -> str:
+        """The verdict on the claim and its reasons, in sentences."""
+        if self.claim is None:
+            return self.headline
+        reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
+        return f"{self.headline} {' '.join(reasons)}".rstrip()
+
     def _repr_html_(self) -> str:
         lines = [*self.reasons, *(each.why for each in self.findings)]
         reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
         return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranscriptReport(AuditReport, Generic[Details]):
-    """The report of a transcript, a recorder's or an auditor's."""
-
-    kind: str
-    name: str
-    versions: Mapping[str, str]
-    unit: str | None
-    findings: Sequence[Finding]
-    judgement: Judgement
-    vantage: str
-    unjudged: Sequence[Row]
-    details: Details
-    total: float | None = None
-
-    @property
-    def epsilon(self) -> float | None:
-        return self.row.epsilon if self.total is None else self.total
+@cache
+def _adapter(details: type) -> TypeAdapter[Any]:
+    return TypeAdapter(AuditReport[Annotated[details, REALS]])  # type: ignore[valid-type]
 
 
-@dataclass(frozen=True)
-class Decisions:
-    """The decisions of an attack over all trials."""
-
-    trials: int
-    wins: int
-    losses: int
-    ties: int
-    """Trials in which it favoured neither."""
-    seed: int
-    lower_bounds: Mapping[str, EpsilonBound]
-    """Lower bounds on epsilon, which hold together."""
-    contradict_theory: bool
-    """Whether they disprove a claim that theory supports."""
+def schema(details: type) -> JsonSchemaValue:
+    """Return the JSON Schema of the report of a kind of audit, by the type of its details."""
+    written = _adapter(details).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **written}
 
 
-REFUTED = (
-    "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: the attack shows an "
-    f"epsilon of at least {{1:.3g}} ({ALARM_CONFIDENCE:.2%} confidence)"
-)
+def concluded(
+    views: Sequence[View],
+    evidence: Callable[[Claim, Row], Evidence],
+    *,
+    claim: Claim | None,
+    findings: Sequence[Finding],
+    delta: float | None,
+    confidence: float,
+    rules: Sequence[GateRule] = (),
+    **facts: Any,
+) -> AuditReport[Any]:
+    """Return the report of an audit: rows, verdict, states and checks of every kind.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Judged(AuditReport):
-    """An audit that runs a user's code many times, where theory and an attack judge a claim.
-
-    Attributes:
-        claim: the user's, else the code's own; None where neither claims anything.
-        delta: the claim's, else `ASSUMED`.
-        advantage: measured, true less false positive rate, with its interval.
-        proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
+    Args:
+        views: a view of each observer; the last one is judged.
+        evidence: returns what speaks for and against a claim; what the rows prove at the delta of
+            the claim is added to it.
+        findings: objections of the audit; one that names the proof is added to them.
+        delta: of every epsilon.
+        rules: checks that this kind of audit alone makes.
+        facts: kind, name, unit, details and versions.
     """
-
-    delta: float
-    epsilon: float | None
-    advantage: AdvantageEstimate
-    lower_bounds: dict[str, EpsilonBound]
-    proven: EpsilonBound
-    objections: tuple[Finding, ...]
-    trials: int
-    seed: int
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The objections, and what the attack disproves."""
-        claim, proven = self.claim, self.proven.epsilon
-        if claim is None or proven <= claim.epsilon or self.verdict is not Verdict.CONVICTED:
-            return self.objections
-        return (*self.objections, Finding(REFUTED.format(claim, proven)))
-
-    @property
-    def lower_bound(self) -> EpsilonBound:
-        return largest(self.lower_bounds)
-
-    @property
-    def allowed(self) -> bool:
-        if self.claim is None or self.epsilon is None:
-            return False
-        return self.claim.allows(self.epsilon)
-
-    @property
-    def contradictory(self) -> bool:
-        """Whether the attack disproves a claim that theory supports: one of them is wrong."""
-        return self.verdict is Verdict.CONVICTED and self.allowed
-
-    @property
-    def decisions(self) -> Decisions:
-        found = self.advantage
-        counts = self.trials, found.wins, found.losses, found.ties
-        return Decisions(*counts, self.seed, self.lower_bounds, self.contradictory)
-
-    def observed(
-        self,
-        source: Source,
-        attack: Attack | None,
-        noise: Noise | None,
-        detects: float | None,
-        note: str,
-        predicted: Predicted | None = None,
-    ) -> list[Row]:
-        """Return the row of the judged observer.
-
-        Args:
-            source: where the noise of theory's epsilon comes from.
-            noise: measured noise; None where the noise itself was not observed.
-        """
-        limit = None
-        if self.epsilon is not None:
-            most = advantage_of_epsilon(self.epsilon, self.delta)
-            limit = Limit.of_epsilon(self.epsilon, most, source)
-        return [unmeasured(self.vantage, limit, attack, noise, predicted, detects, note)]
-
-    @property
-    def attack(self) -> Attack:
-        """What the attack achieved over the trials."""
-        bounds = self.lower_bounds
-        return Attack.proving(
-            self.lower_bound.epsilon,
-            self.proven.epsilon,
-            max(bounds, key=lambda name: bounds[name].epsilon),
-            self.confidence,
-            trials=self.trials,
-            advantage=self.advantage,
-        )
+    rows = [audit_view(view, confidence) for view in views]
+    judgement, found, proven = judge(None, Evidence()), [*findings], 0.0
+    if claim is not None:
+        given = evidence(claim, rows[-1])
+        attacks = [row.attack for row in rows if row.attack and claim.delta == delta]
+        proven = max([given.proven, *(each.proven or 0.0 for each in attacks)])
+        judgement = judge(claim, replace(given, proven=proven))
+    verdict = judgement.verdict
+    if claim is not None and verdict is Verdict.CONVICTED and proven > claim.epsilon:
+        found.append(Finding(REFUTED.format(claim, proven)))
+    # Theory may count what an alarm names, and still support the claim.
+    doubted = alarms(found) > 0 and verdict is not Verdict.SUPPORTED
+    measured = {row.observer for row in rows if row.attack or row.noise}
+    alarmed = measured | {rows[-1].observer} if doubted or verdict is Verdict.CONVICTED else ()
+    report: AuditReport[Any] = AuditReport(
+        claim=claim,
+        verdict=verdict,
+        reasons=judgement.reasons,
+        findings=found,
+        alarms=alarms(found),
+        vantage=rows[-1].observer,
+        rows=judged(rows, alarmed),
+        delta=delta,
+        confidence=confidence,
+        checks=[],
+        **facts,
+    )
+    made = [rule.made(report.report) for rule in _rules(report, rules)]
+    return replace(report, checks=[_of_the_claim(report), *made])
 
 
-def largest(bounds: Mapping[str, EpsilonBound]) -> EpsilonBound:
-    return max(bounds.values(), key=lambda bound: bound.epsilon)
+def _rules(report: AuditReport[Any], further: Sequence[GateRule]) -> Iterator[GateRule]:
+    claim = report.claim
+    yield from of_audit(report.report)
+    compared = report.verdict is not Verdict.NOT_JUDGED
+    if claim is not None and compared and claim.delta == report.delta:
+        yield from of_claim(claim.epsilon, report.report)
+    yield from further
+
+
+def _of_the_claim(report: AuditReport[Any]) -> GateCheck:
+    """Return whether the claim holds; the exit status of the audit is its gate."""
+    claim, verdict = report.claim, report.verdict
+    if claim is None:
+        return GateCheck(f"No ε is claimed. {TO_CLAIM}", "cannot-tell", "")
+    text = f"The claim of ε = {claim.epsilon:g} at δ = {claim.delta:g} is {IS[verdict]}."
+    if verdict is Verdict.SUPPORTED:
+        return GateCheck(text, "passed", "")
+    return GateCheck(text, "cannot-tell" if verdict is Verdict.NOT_JUDGED else "failed", "")

@@ -7,7 +7,8 @@ the noise would have.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
@@ -17,14 +18,14 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
-from fedsim.audits.judgement.claim import UNCLAIMED, Claim, Evidence, Finding, Judgement, Verdict
-from fedsim.audits.judgement.claim import judge as judged
-from fedsim.audits.judgement.report import TranscriptReport
+from fedsim.audits.judgement.claim import Claim, Evidence, Finding
+from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import CanaryFindings, Look
 from fedsim.audits.results.checks import TOTAL, GateRule
 from fedsim.audits.results.conditions import LIVE
-from fedsim.audits.results.rows import Attack, Limit, Noise, unmeasured
+from fedsim.audits.results.rows import Limit, Noise, Row
+from fedsim.audits.results.view import View
 from fedsim.audits.run import detectable, guarantee
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.game.mechanisms.noise_family import scaled
@@ -48,10 +49,6 @@ ABOVE = (
 LOUD = (
     f"Canaries show a signal of at least {{:.3f}} standard deviations {SURE}, but the claimed "
     "noise allows {:.3f}: there is less noise than claimed"
-)
-REFUTED = (
-    "The claim of epsilon {:g} at delta {:g} is refuted: at this delta epsilon is at least {:.3g} "
-    f"({ALARM_CONFIDENCE:.2%} confidence)"
 )
 UNABLE = (
     "no measurement could have refuted the noise that the server states. Enough trials with known "
@@ -116,7 +113,7 @@ class LiveDetails:
     canaries: CanaryFindings | None
 
 
-LiveReport = TranscriptReport[LiveDetails]
+LiveReport = AuditReport[LiveDetails]
 
 
 def assemble(
@@ -136,39 +133,28 @@ def assemble(
         )
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
     limit, scored = _limit(audit), _scored(last, worlds)
-    observed = None if scored is None else scored[0]
-    bound = None if limit is None else limit.rho_alpha
-    contradictions = _alarms(audit, scored, limit)
-    judgement = UNCLAIMED
-    if claim is not None:
-        proven = _at_least(audit, scored, claim, ALARM_CONFIDENCE)
-        unmeasurable = [] if able(audit, observed, bound) else [UNABLE]
-        judgement = judge(audit, claim, contradictions, unmeasurable, ended, proven)
-        if judgement.verdict is Verdict.CONVICTED:
-            contradictions.append(REFUTED.format(claim.epsilon, claim.delta, proven))
-    details = _details(audit, facts, last, confidence)
-    row = unmeasured(
-        AUDITOR,
-        limit,
-        _attack(audit, last, scored, confidence),
-        _noise(audit, confidence),
-        detects=seen_below(audit, observed),
-    )
-    return LiveReport(
+    findings = [Finding(each) for each in _alarms(audit, scored, limit)]
+
+    def evidence(claim: Claim, row: Row) -> Evidence:
+        observed = None if scored is None else scored[0]
+        unmeasurable = [] if able(audit, observed, row.rho_alpha) else [UNABLE]
+        found = live_evidence(audit, claim, findings, unmeasurable, ended)
+        proven = _bounds(audit, scored, claim.delta, ALARM_CONFIDENCE).values()
+        return replace(found, proven=max(proven, default=0.0))
+
+    return concluded(
+        [_view(audit, last, scored, limit, confidence)],
+        evidence,
         kind=LIVE,
         name=f"Run {facts.run}",
-        versions=facts.versions,
+        unit=None if config is None else config.privacy.unit,
         claim=claim,
+        findings=findings,
         delta=None if config is None else config.privacy.delta,
         confidence=confidence,
-        findings=[Finding(text.removesuffix(".")) for text in contradictions],
-        unit=None if config is None else config.privacy.unit,
-        judgement=judgement,
-        vantage=AUDITOR,
-        unjudged=[row],
-        further_checks=[*_checks(limit)],
-        details=details,
-        total=None if details.released is None else details.released.epsilon,
+        rules=[*_checks(limit)],
+        details=_details(audit, facts, last, confidence),
+        versions=facts.versions,
     )
 
 
@@ -280,62 +266,60 @@ def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
     return Noise(0.0, min(ends), confidence) if ends else None
 
 
-def _attack(
-    audit: LiveAudit, last: Sequence[Look], scored: Scored | None, confidence: float
-) -> Attack | None:
-    """Return what the auditor achieved; None where it measured nothing and believes nothing."""
-    at_least = _at_least(audit, scored, None, confidence)
-    if audit.config is None or (at_least is None and not last):
-        return None
-    advantage = exceeded = None
-    counts = [len(belief.trials) for belief in last]
-    if scored is not None:
-        advantage = estimators.advantage(*scored, confidence)
-        allowed = np.repeat([belief.epsilon for belief in last], counts)
-        exceeded = estimators.delta_prime(*scored, allowed, confidence)
-    one_sum = audit.config.federation.auditor_sees != "messages"
-    return Attack.proving(
-        at_least,
-        _at_least(audit, scored, None, ALARM_CONFIDENCE),
-        "worlds, canaries and noise",
-        confidence,
+def _view(
+    audit: LiveAudit,
+    last: Sequence[Look],
+    scored: Scored | None,
+    limit: Limit | None,
+    confidence: float,
+) -> View:
+    config, counts = audit.config, [len(belief.trials) for belief in last]
+    if config is None:
+        return View(observer=AUDITOR, detects=None)
+    one_sum = config.federation.auditor_sees != "messages"
+    worlds, scores = (None, None) if scored is None else scored
+    bounds = partial(_bounds, audit, scored, config.privacy.delta)
+    return View(
+        observer=AUDITOR,
+        limit=limit,
+        worlds=worlds,
+        scores=scores,
+        passed=np.repeat([belief.epsilon for belief in last], counts) if last else None,
         trials=sum(counts),
         log_odds=max((float(belief.log_odds.max()) for belief in last), default=None),
-        advantage=advantage,
-        exceeded=exceeded,
+        bounds=bounds if last or bounds(confidence) else None,
         # No auditor that saw the same could do better.
-        best=audit.config.training.local_steps == 1 and one_sum and not audit.missed,
+        exact=config.training.local_steps == 1 and one_sum and not audit.missed,
+        noise=_noise(audit, confidence),
+        detects=_detects(audit, worlds),
     )
 
 
-def _at_least(
-    audit: LiveAudit, scored: Scored | None, claim: Claim | None, confidence: float
-) -> float | None:
-    """Return the largest lower bound on epsilon; None where nothing was measured.
+def _bounds(
+    audit: LiveAudit, scored: Scored | None, delta: float, confidence: float
+) -> dict[str, float]:
+    """Return the lower bounds on epsilon at delta, which hold together.
 
-    It is at the claim's delta, else at the run's. Guessed worlds, canaries and the size of the
-    noise each prove one. They share the error.
+    Guessed worlds, canaries and the size of the noise each prove one. They share the error.
     """
     everything = audit.everything()
     if audit.config is None or everything is None:
-        return None
-    delta = audit.config.privacy.delta if claim is None else claim.delta
+        return {}
     measured = sum(watch is not None for watch in (scored, audit.canaries, audit.noise))
-    bounds, level = [], 1 - (1 - confidence) / max(1, measured)
+    bounds, level = dict[str, float](), 1 - (1 - confidence) / max(1, measured)
     if scored is not None:
-        bounds.append(lower_bounds.clopper_pearson_bound(*scored, delta, level).epsilon)
+        bounds["worlds"] = lower_bounds.clopper_pearson_bound(*scored, delta, level).epsilon
     signal = audit.canary_findings(level)
     if signal is not None and signal.least is not None:
-        bounds.append(gaussian.epsilon(max(0.0, signal.least), delta))
+        bounds["canaries"] = gaussian.epsilon(max(0.0, signal.least), delta)
     if audit.noise is not None:
         limits = audit.noise.limits(level)
         if audit.config.federation.auditor_sees == "messages":
             limits.pop(noise_watch.SUM, None)
         least = min(limits.values(), default=math.inf)
-        bounds.append(
-            PLD.epsilon(scaled(everything, least), delta) if math.isfinite(least) else 0.0
-        )
-    return max(bounds, default=None)
+        shown = PLD.epsilon(scaled(everything, least), delta) if math.isfinite(least) else 0.0
+        bounds["noise"] = shown
+    return bounds
 
 
 # Alarms, and what could have raised one
@@ -353,7 +337,7 @@ def _alarms(audit: LiveAudit, scored: Scored | None, limit: Limit | None) -> lis
     if audit.noise is not None:
         limits = audit.noise.limits(ALARM_CONFIDENCE)
         alarms += noise_watch.alarms(audit.noise.accused(ALARM_CONFIDENCE), limits)
-    return alarms
+    return [each.removesuffix(".") for each in alarms]
 
 
 def able(audit: LiveAudit, observed: Bools | None, bound: float | None) -> bool:
@@ -371,22 +355,21 @@ def able(audit: LiveAudit, observed: Bools | None, bound: float | None) -> bool:
     return won or told or _share_by_canaries(audit)[0] >= HALF
 
 
-def seen_below(audit: LiveAudit, observed: Bools | None) -> float | None:
-    """Return the share of the claimed noise below which the auditor would have raised an alarm.
+def _detects(audit: LiveAudit, observed: Bools | None) -> list[float] | None:
+    """Return the shares of the noise below which sums, canaries or worlds would raise an alarm.
 
-    It holds with `detectable.POWER`, for the best of sums, canaries and worlds. It is None where no
-    round was observed, and 0 where no shortfall can be named.
+    None where no round was observed.
     """
     if audit.config is None or not audit.mechanisms():
         return None
     share, beside = _share_by_canaries(audit)
-    shares = [0.0, math.sqrt(max(0.0, share**2 - beside))]
+    shares = [math.sqrt(max(0.0, share**2 - beside))]
     if audit.noise is not None:
         limit = audit.noise.limits(ALARM_CONFIDENCE).get(noise_watch.SUM, math.inf)
         shares.append(detectable.by_limit(limit))
     if observed is not None:
         shares.append(_share_by_worlds(audit, observed.size))
-    return max(shares)
+    return shares
 
 
 def _share_by_canaries(audit: LiveAudit) -> tuple[float, float]:
@@ -424,34 +407,28 @@ def _share_by_worlds(audit: LiveAudit, observed: int) -> float:
 # The verdict
 
 
-def judge(
+def live_evidence(
     audit: LiveAudit,
     claim: Claim,
-    alarms: Sequence[str],
+    alarms: Sequence[Finding],
     unmeasurable: Sequence[str],
     ended: bool,
-    proven: float | None = None,
-) -> Judgement:
-    """Return the verdict on a claim; proven: lower bound on epsilon as sure as an alarm."""
+) -> Evidence:
+    """Return what speaks for and against a claim, without what the auditor proved."""
     mechanism = audit.everything()
     if audit.config is None or mechanism is None:
-        return judged(claim, Evidence(incomparable=NO_ROUND))
+        return Evidence(incomparable=NO_ROUND)
     config = audit.config
     unit, planned = config.privacy.unit, config.trials.count
     if claim.unit not in (None, unit):
         other = f"the claim is about a {claim.unit}, but the run protects a {unit}"
-        return judged(claim, Evidence(incomparable=other))
-    against = [*alarms, *guarantee.dp_failings(config.game, config.audit)]
+        return Evidence(incomparable=other)
+    against = [each.why for each in alarms]
+    against += guarantee.dp_failings(config.game, config.audit)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if not claim.allows(epsilon):
         against.append(EXCEEDED.format(epsilon))
     unsure = [] if ended else [UNENDED]
     if audit.trials < planned:
         unsure.append(f"{audit.trials} of {planned} trials were observed")
-    evidence = Evidence(
-        refuted=proven is not None and not claim.allows(proven),
-        exceeded=bool(against),
-        against=against,
-        unsure=[*unsure, *unmeasurable],
-    )
-    return judged(claim, evidence)
+    return Evidence(exceeded=bool(against), against=against, unsure=[*unsure, *unmeasurable])

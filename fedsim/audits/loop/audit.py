@@ -1,10 +1,11 @@
 """The audit of a training loop: its claim, what theory says about it, and what an attack proves."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
@@ -19,16 +20,19 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, Log, started
-from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, alarms, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.judgement.options import check_numbers
-from fedsim.audits.judgement.report import Decisions, Judged, largest
+from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.loop import findings
 from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.attack import Features, best_score, score_of_steps, separation
 from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.loop.observation import Influence, LoopObservation
 from fedsim.audits.loop.running import HONEST, WITHOUT, LoopOrder, LoopTrials
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.conditions import LOOP
+from fedsim.audits.results.measured import Decisions
+from fedsim.audits.results.rows import Limit, Row
+from fedsim.audits.results.view import View
 from fedsim.audits.steps.noise import NoiseSums
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
@@ -88,79 +92,76 @@ class LoopDetails:
     provable: float
     """Largest lower bound that so many trials could prove, at the confidence of an alarm."""
     noise: MeasuredNoise | None
+    least_noise: str
+    """Part of the noise that is less than configured, and gives epsilon; "" for none."""
     missed_below: float | None
     """Share of trainings without noise that all runs may have missed; None without such runs."""
     influence: Influence
     decisions: Decisions
 
 
+LoopReport = AuditReport[LoopDetails]
+
+
 @dataclass(frozen=True, kw_only=True)
-class LoopAudit(Judged):
-    """The outcome of the audit of a loop.
+class MeasuredLoop:
+    """What the runs of a loop show, before any claim.
 
     Attributes:
-        strict: whether a supported claim must hold at the measured noise, not at the configured.
+        delta: of the claim that the runs were made for.
+        worlds: bool [T] of the judged runs, with their scores [T].
+        curve: scores of steps [T] and the noise family of a known mechanism; None without one.
+        pair: name of the two worlds.
+        runs: number of all runs.
     """
-
-    kind = "loop audit"
-    unit = "record"
-    vantage = "loop"
 
     order: LoopOrder
     observation: LoopObservation
-    noise: MeasuredNoise | None
-    provable: float
+    delta: float
+    worlds: Bools
+    scores: Floats
+    curve: tuple[Floats, NoiseFamily] | None
+    confidence: float
     pair: str
-    score: str
     runs: int
-    strict: bool = False
 
-    @property
-    def judgement(self) -> Judgement:
-        if self.claim is None:
-            return judge(None, Evidence())
-        claim, seen, noise = self.claim, self.observation, self.noise
-        unsure = [*findings.doubts(seen), *findings.short(noise, claim, self.strict)]
-        against, refuting = list[str](), list[str]()
-        if (bound := self.lower_bound.epsilon) > claim.epsilon:
-            against.append(ABOVE.format(bound, claim.epsilon, self.confidence))
-        if theory.refuted(seen, self.delta, claim.epsilon):
-            refuting.append(MOVED.format(seen.influence.always))
-        rare = 0 if noise is None else int(1 / noise.missed_below)
-        evidence = Evidence(
-            refuted=self.proven.epsilon > claim.epsilon or bool(refuting),
-            refuting=refuting,
-            broken=alarms(self.objections) > 0 or bool(against),
-            unknown=findings.unknown(seen, self.epsilon),
-            exceeded=not self.allowed,
-            unsure=unsure,
-            against=against,
-            in_favour=[] if unsure else [SUPPORTED.format(noise, rare, seen.influence)],
-        )
-        return judge(claim, evidence)
+    @cached_property
+    def noise(self) -> MeasuredNoise | None:
+        return findings.measured(self.observation, self.delta, self.confidence)
 
-    @property
-    def name(self) -> str:
-        return self.order.function
+    @cached_property
+    def epsilon(self) -> float | None:
+        """Epsilon by theory; None where it does not know the loop."""
+        return theory.epsilon(self.observation, self.delta) if self.observation.steps else None
 
-    @property
-    def versions(self) -> Mapping[str, str]:
-        return {"fedsim": fedsim.__version__} | installed(LIBRARIES)
+    def bounds(self, confidence: float) -> dict[str, EpsilonBound]:
+        return _bounds(self.worlds, self.scores, self.curve, self.delta, confidence)
 
-    @property
-    def unjudged(self) -> Sequence[Row]:
+    def view(self) -> View:
         noise, off = self.noise, self.observation.noise_off is not None
-        return self.observed(
-            "measured" if off else "theory",
-            self.attack,
-            None if noise is None else noise.ratio,
-            None if noise is None else noise.seen_below,
-            "" if noise is not None else "the noise itself was not observed",
+
+        def bounds(level: float) -> dict[str, float]:
+            return {name: bound.epsilon for name, bound in self.bounds(level).items()}
+
+        return View(
+            observer="loop",
+            limit=Limit.stated(self.epsilon, self.delta, "measured" if off else "theory"),
+            worlds=self.worlds,
+            scores=self.scores,
+            trials=len(self.worlds),
+            bounds=bounds,
+            noise=None if noise is None else noise.ratio,
+            detects=None if noise is None else [noise.seen_below],
+            note="" if noise is not None else "the noise itself was not observed",
         )
 
     @property
     def details(self) -> LoopDetails:
-        seen = self.observation
+        seen, noise = self.observation, self.noise
+        won = np.where(self.worlds, 1.0, -1.0)  # an attack that wins all trials
+        most = _bounds(self.worlds, won, None, self.delta, ALARM_CONFIDENCE)
+        found = estimators.advantage(self.worlds, self.scores, self.confidence)
+        bounds = self.bounds(self.confidence)
         return LoopDetails(
             data=self.order.data,
             target=self.order.target,
@@ -168,12 +169,65 @@ class LoopAudit(Judged):
             neighbouring=seen.neighbouring,
             records=seen.records,
             runs=self.runs,
-            provable=self.provable,
-            noise=self.noise,
-            missed_below=None if self.noise is None else self.noise.missed_below,
+            provable=max(each.epsilon for each in most.values()),
+            noise=noise,
+            least_noise=seen.noise_off[0].strip(",") if seen.noise_off else "",
+            missed_below=None if noise is None else noise.missed_below,
             influence=seen.influence,
-            decisions=self.decisions,
+            decisions=Decisions.of(found, len(self.worlds), self.order.seed, bounds),
         )
+
+
+def judged(measured: MeasuredLoop, claim: Claim | None, strict: bool = False) -> LoopReport:
+    """Return the report of a loop.
+
+    Args:
+        claim: at the delta of the measurement.
+        strict: whether a supported claim must hold at the measured noise, not at the configured.
+    """
+    seen, noise = measured.observation, measured.noise
+    objections = findings.findings(seen)
+    return concluded(
+        [measured.view()],
+        partial(loop_evidence, seen, objections, noise, strict),
+        kind=LOOP,
+        name=measured.order.function,
+        unit="record",
+        claim=claim,
+        findings=objections,
+        delta=measured.delta,
+        confidence=measured.confidence,
+        details=measured.details,
+        versions={"fedsim": fedsim.__version__} | installed(LIBRARIES),
+    )
+
+
+def loop_evidence(
+    seen: LoopObservation,
+    objections: Sequence[Finding],
+    noise: MeasuredNoise | None,
+    strict: bool,
+    claim: Claim,
+    row: Row,
+) -> Evidence:
+    """Return what speaks for and against a claim about a loop."""
+    unsure = [*findings.doubts(seen), *findings.short(noise, claim, strict)]
+    against, refuting = list[str](), list[str]()
+    bound = 0.0 if row.attack is None else row.attack.epsilon_at_least or 0.0
+    if row.attack is not None and bound > claim.epsilon:
+        against.append(ABOVE.format(bound, claim.epsilon, row.attack.confidence))
+    if theory.refuted(seen, claim.delta, claim.epsilon):
+        refuting.append(MOVED.format(seen.influence.always))
+    rare = 0 if noise is None else int(1 / noise.missed_below)
+    return Evidence(
+        refuting=refuting,
+        broken=alarms(objections) > 0 or bool(against),
+        unknown=findings.unknown(seen, row.epsilon),
+        exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
+        unsure=unsure,
+        against=against,
+        in_favour=[] if unsure else [SUPPORTED.format(noise, rare, seen.influence)],
+    )
 
 
 def audit_loop(
@@ -192,7 +246,7 @@ def audit_loop(
     strict: bool = False,
     log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> LoopAudit:
+) -> LoopReport:
     check_numbers(trials, confidence, seed, time_limit)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
@@ -204,18 +258,19 @@ def audit_loop(
             for _ in range(places.processes(workers))
         ]
         loops = [channel.served(LoopTrials) for channel in channels]
-        found = audited(loops, order, trials, claim, confidence, progress)
-        return replace(found, strict=strict)
+        measured, claim = measure(loops, order, trials, claim, confidence, progress)
+        return judged(measured, claim, strict)
 
 
-def audited(
+def measure(
     loops: Sequence[LoopTrials],
     order: LoopOrder,
     trials: int,
     claim: Claim | None,
     confidence: float,
     progress: Callable[[int], None] = lambda done: None,
-) -> LoopAudit:
+) -> tuple[MeasuredLoop, Claim | None]:
+    """Return what the runs show, and the claim: the given one, else the loop's own."""
     runs = _Runs(loops, order.seed)
     pair = runs.choose_pair()
     observation = runs.observed(pair)
@@ -228,36 +283,23 @@ def audited(
         runs.measured(loops, pair, BATCH)
     varies = any(len(np.unique(features[worlds == world], axis=0)) > 1 for world in (0, 1))
     observation = replace(observation, more=runs.noise, varies=varies)
-    score = best_score(*pilots, delta)
-    scores = score.of(features)
     # The curve holds for one unknown scale of all the noise.
     composed = theory.mechanism(observation) if observation.one_scale else None
     curve = None
     if composed is not None:
         curve = score_of_steps(*pilots).of(features), noise_family(composed)
-    stated, sure = (
-        _bounds(worlds, scores, curve, delta, level) for level in (confidence, ALARM_CONFIDENCE)
-    )
-    won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
-    return LoopAudit(
+    measured = MeasuredLoop(
         order=order,
         observation=observation,
-        claim=claim,
         delta=delta,
-        epsilon=theory.epsilon(observation, delta) if observation.steps else None,
-        noise=findings.measured(observation, delta, confidence),
-        advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=stated,
-        proven=largest(sure),
-        provable=largest(_bounds(worlds, won, None, delta, ALARM_CONFIDENCE)).epsilon,
+        worlds=worlds,
+        scores=best_score(*pilots, delta).of(features),
+        curve=curve,
         confidence=confidence,
-        objections=findings.findings(observation),
         pair=loops[0].names[pair],
-        score=score.name,
-        trials=trials,
         runs=sum(each.runs for each in loops),
-        seed=order.seed,
     )
+    return measured, claim
 
 
 def _bounds(

@@ -11,20 +11,13 @@ mean has no change in place of this update, with the same weights and number of 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import (
-    UNCLAIMED,
-    Claim,
-    Evidence,
-    Finding,
-    Judgement,
-    alarms,
-    judge,
-)
+from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import TranscriptReport
+from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE, HIDDEN
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
@@ -39,7 +32,8 @@ from fedsim.audits.recorded.releases import (
 from fedsim.audits.recorded.server_rounds import NO_COUNT_NOISE, ServerRounds
 from fedsim.audits.results.checks import GateRule
 from fedsim.audits.results.conditions import TRANSCRIPT
-from fedsim.audits.results.rows import Attack, Limit, Noise, Row, unmeasured
+from fedsim.audits.results.rows import Limit, Noise, Row
+from fedsim.audits.results.view import View
 from fedsim.audits.steps.step import unbelievable
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import (
@@ -86,10 +80,6 @@ UNBOUNDED = (
 )
 UNENDED = "the run has not ended"
 NO_END = "the transcript does not state that the run has ended"
-REFUTED = (
-    "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: the epsilon {1} is {2} "
-    f"({ALARM_CONFIDENCE:.2%} confidence)"
-)
 
 # Notes of rows, and findings about the file
 
@@ -143,7 +133,7 @@ class RecordedDetails:
         return self.facts.vantage == LOOP
 
 
-RecordedReport = TranscriptReport[RecordedDetails]
+RecordedReport = AuditReport[RecordedDetails]
 
 
 class Auditor:
@@ -180,104 +170,95 @@ class Auditor:
             self._last_round = observed.round
         self._vantage.observe(observed)
 
-    def report(self, options: AuditOptions, missing: str = UNENDED) -> RecordedReport:
-        """Return the report so far."""
+    def report(
+        self, options: AuditOptions, missing: str = UNENDED, ending: Ending | None = None
+    ) -> RecordedReport:
+        """Return the report so far.
+
+        Args:
+            missing: why rounds may be missing, "" if none are.
+            ending: how the file ends; None while the recorded run goes on.
+        """
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
         measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
-        judgement = UNCLAIMED
         if claim is not None:
             unit = claim.unit or self._mechanism.get("unit")
             claim = replace(claim, unit=unit if unit in UNITS else None)
-            judgement = judged(claim, measured, findings, missing, self._mechanism)
-        rows = _rows(measured, self.facts.vantage, confidence)
-        return RecordedReport(
+        broken, views = alarms(findings) > 0, _views(measured, self.facts.vantage, confidence)
+        if ending is not None and ending.incomplete:
+            why = f"the transcript is incomplete: {ending.incomplete}"
+            findings.insert(0, Finding(why, severity="caution"))
+        if ending is not None and ending.torn_bytes:
+            findings.append(Finding(TORN, severity="note"))
+        return concluded(
+            views,
+            partial(recorded_evidence, measured, broken, missing, self._mechanism),
             kind=TRANSCRIPT,
             name=self.facts.app or f"a recording by {self.facts.recorder}",
-            versions=self.facts.versions,
+            unit=measured.unit,
+            claim=claim,
+            findings=findings,
             delta=delta,
             confidence=confidence,
-            claim=claim,
-            unit=measured.unit,
-            judgement=judgement,
-            vantage=rows[-1].observer,
-            unjudged=rows,
-            findings=findings,
-            further_checks=CHECKS[: 1 + any(row.observer == "server" for row in rows)],
+            rules=CHECKS[: 1 + any(view.observer == "server" for view in views)],
             details=RecordedDetails(
                 facts=self.facts,
                 rounds=self.rounds,
                 mechanism=self._mechanism,
                 release=measured.release,
                 canary=measured.canary,
+                transcript=ending,
             ),
+            versions=self.facts.versions,
         )
 
 
 def audit(transcript: Transcript | Reader, options: AuditOptions | None = None) -> RecordedReport:
     """Return the report of a whole transcript, as `Auditor.report`, with how its file ended."""
-    options = AuditOptions() if options is None else options
-    auditor = Auditor(transcript.facts)
+    auditor, options = Auditor(transcript.facts), options or AuditOptions()
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
     missing = "" if transcript.ended and not transcript.torn else NO_END
-    why = transcript.incomplete
-    report = auditor.report(options, f"the transcript is incomplete ({why})" if why else missing)
-    findings = list(report.findings)
-    if why:
-        findings.insert(0, Finding(f"the transcript is incomplete: {why}", severity="caution"))
-    if transcript.torn:
-        findings.append(Finding(TORN, severity="note"))
-    ending = Ending(transcript.ended, why, transcript.torn)
-    return replace(report, findings=findings, details=replace(report.details, transcript=ending))
+    if why := transcript.incomplete:
+        missing = f"the transcript is incomplete ({why})"
+    return auditor.report(options, missing, Ending(transcript.ended, why, transcript.torn))
 
 
 # The verdict
 
 
-def judged(
-    claim: Claim,
+def recorded_evidence(
     measured: MeasuredRounds,
-    findings: list[Finding],
+    broken: bool,
     missing: str,
     mechanism: Mapping[str, Any],
-) -> Judgement:
-    """Return the verdict on a claim, and its reasons.
+    claim: Claim,
+    row: Row,
+) -> Evidence:
+    """Return what speaks for and against a claim about a recorded run.
 
     Args:
-        findings: findings of the report; refutations of the claim are appended as alarms.
+        broken: whether an alarm was raised.
         missing: why rounds may be missing, "" if none are.
         mechanism: as recorded; the last round that names a value counts.
     """
     if claim.unit != measured.unit:
         other = OTHER_UNIT[measured.unit] if claim.unit else UNSTATED_UNIT
-        return judge(claim, Evidence(incomparable=other))
-    broken = alarms(findings) > 0
-    release, canary, lower = measured.release, measured.canary, list[tuple[str, float]]()
-    if canary is not None:
-        lower.append(("that canaries show", canary.epsilon_proven_all_rounds))
+        return Evidence(incomparable=other)
+    release, canary = measured.release, measured.canary
     why = unjudgeable(release) if release is not None else measured.unmeasured
-    if release is not None and not why:
-        node = release.proven.node
-        whose = f"of a {measured.unit}" if node is None else f"of node {node}"
-        lower.append((whose, release.proven.epsilon))
-    refuting = [(whose, epsilon) for whose, epsilon in lower if epsilon > claim.epsilon]
-    for whose, epsilon in refuting:
-        value = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
-        findings.append(Finding(REFUTED.format(claim, whose, value)))
     if release is None or why:
         unknown = [ONLY_CANARIES] if canary is not None else []
-        unknown += [why] if release is not None or canary is None else []
-        return judge(claim, Evidence(refuted=bool(refuting), unknown=unknown))
+        return Evidence(unknown=[*unknown, *([why] if release or not canary else [])])
     at_most = release.proven.epsilon_at_most
     kept, own = claim.allows(at_most), mechanism.get("own_noise")
     largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
     doubts = [release.unsure, measured.unsure, "" if release.independent else ALIKE]
     doubts = [*doubts, OWN_NOISE.format(own) if own else ""]
     doubts = [each for each in doubts if each][:1] if kept else [UNCERTAIN.format(largest)]
-    evidence = Evidence(
-        refuted=bool(refuting),
+    return Evidence(
         broken=broken,
         unknown=[f"{missing}, and the claim is about all rounds"] if missing else [],
         # The configuration itself contradicts the claim.
@@ -285,7 +266,6 @@ def judged(
         unsure=doubts,
         in_favour=[] if release.clients else [UNSEEN],
     )
-    return judge(claim, evidence)
 
 
 def unjudgeable(release: ReleaseReport) -> str:
@@ -299,45 +279,50 @@ def unjudgeable(release: ReleaseReport) -> str:
     return "" if release.count_known else NO_COUNT_NOISE
 
 
-# The rows
+# The observers
 
 
-def _rows(measured: MeasuredRounds, vantage: str, confidence: float) -> list[Row]:
-    """Return a row for each observer, the judged one last; vantage: that of the recorder."""
-    release, canary, rows = measured.release, measured.canary, list[Row]()
+def _views(measured: MeasuredRounds, vantage: str, confidence: float) -> list[View]:
+    """Return a view of each observer, the judged one last; vantage: that of the recorder."""
+    release, canary, views = measured.release, measured.canary, list[View]()
+    observer = LOOP if vantage == LOOP else "participant"
     if release is not None and release.weighting:
         everything = Limit.of_epsilon(math.inf, 1.0, "measured")
-        rows.append(unmeasured("server", everything, note=SERVER_SEES))
+        views.append(View(observer="server", limit=everything, detects=None, note=SERVER_SEES))
     if canary is not None:
-        ends = canary.epsilon_all_rounds.low, canary.epsilon_proven_all_rounds
-        attack = Attack.proving(*ends, "canaries", confidence, trials=canary.rounds)
-        rows.append(unmeasured("participant", None, attack, note=NO_LIMIT))
+        ends = {confidence: canary.epsilon_all_rounds.low}
+        ends |= {ALARM_CONFIDENCE: canary.epsilon_proven_all_rounds}
+        views.append(
+            View(
+                observer="participant",
+                trials=canary.rounds,
+                bounds=lambda level: {"canaries": ends[level]},
+                detects=None,
+                note=NO_LIMIT,
+            )
+        )
     if release is not None:
-        observer = LOOP if vantage == LOOP else "participant"
-        rows.append(_released(observer, release, confidence))
-    if not rows:
-        observer = LOOP if vantage == LOOP else "participant"
-        rows.append(unmeasured(observer, None, note=measured.unmeasured))
-    return rows
+        views.append(_released(observer, release, confidence))
+    return views or [View(observer=observer, detects=None, note=measured.unmeasured)]
 
 
-def _released(observer: str, release: ReleaseReport, confidence: float) -> Row:
-    proven, ratio = release.proven, release.realised_over_claimed
-    limit = None
+def _released(observer: str, release: ReleaseReport, confidence: float) -> View:
+    proven, ratio, limit = release.proven, release.realised_over_claimed, None
     if release.noise != "hidden":
         # The configured noise counts where nothing contradicts it.
         configured = release.noise in ("as claimed", "more")
-        ends = proven.epsilon_at_most, proven.rho_alpha_at_most
-        limit = Limit.of_epsilon(*ends, "theory" if configured else "measured")
+        most = proven.epsilon_at_most, proven.rho_alpha_at_most
+        limit = Limit.of_epsilon(*most, "theory" if configured else "measured")
     # Nothing is proven about a mechanism that the recording does not show whole.
     shown = not unjudgeable(release)
+    ends = {confidence: release.epsilon_at_least, ALARM_CONFIDENCE: proven.epsilon}
     believed = [client.log_odds[-1] for client in release.clients]
-    attack = Attack.proving(
-        release.epsilon_at_least if shown else None,
-        proven.epsilon if shown else None,
-        "noise",
-        confidence,
+    return View(
+        observer=observer,
+        limit=limit,
+        trials=1,
         log_odds=max(0.0, *believed) if believed else None,
+        bounds=lambda level: {"noise": ends[level]} if shown else {},
+        noise=None if ratio is None else Noise(ratio.low, ratio.high, confidence),
+        detects=None if release.seen_below is None else [release.seen_below],
     )
-    noise = None if ratio is None else Noise(ratio.low, ratio.high, confidence)
-    return unmeasured(observer, limit, attack, noise=noise, detects=release.seen_below)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from adversaries.bounds.one_run import CanaryEstimate
+from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
 from fedsim.learning.training.criterion import Measured
@@ -47,6 +48,26 @@ class Empirical:
     """Largest local sensitivity over all rounds and trials."""
     sensitivity_bound: Real | None
     """Largest sensitivity of a round that clipping allows; None where nothing bounds it."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The decisions of an attack on code over all trials."""
+
+    trials: int
+    wins: int
+    losses: int
+    ties: int
+    """Trials in which it favoured neither."""
+    seed: int
+    lower_bounds: Mapping[str, Bound]
+    """Lower bounds on epsilon, which hold together."""
+
+    @classmethod
+    def of(
+        cls, found: AdvantageEstimate, trials: int, seed: int, bounds: Mapping[str, EpsilonBound]
+    ) -> "Decisions":
+        return cls(trials, found.wins, found.losses, found.ties, seed, bounds)
 
 
 @dataclass(frozen=True)

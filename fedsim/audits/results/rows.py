@@ -8,16 +8,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from scipy.special import expit
 from scipy.stats import binom
 
-from adversaries.statistics.estimators import AdvantageEstimate
-from adversaries.statistics.intervals import Frequency
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.numbers import Ends, Real
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.verdicts import State, StateWords
-from fedsim.privacy.identifiability import rho_beta_of_epsilon
+from fedsim.privacy.identifiability import advantage_of_epsilon, rho_beta_of_epsilon
 
 Answer = Literal["meets", "misses", "cannot-tell"]
 Source = Literal["theory", "claim", "measured"]
@@ -67,6 +64,13 @@ class Limit:
         belief = rho_beta_of_epsilon(epsilon)
         return cls(epsilon, belief, 1.0, rho_alpha, None, None, [], note, source)
 
+    @classmethod
+    def stated(cls, epsilon: float | None, delta: float, source: Source) -> "Limit | None":
+        """Return the limit of any mechanism with this epsilon at delta; None without one."""
+        if epsilon is None:
+            return None
+        return cls.of_epsilon(epsilon, advantage_of_epsilon(epsilon, delta), source)
+
     @property
     def largest(self) -> WorstOff:
         """What theory allows about any client."""
@@ -102,10 +106,9 @@ class Attack:
     epsilon_at_least: Real | None
     """Lower bound on epsilon; 0 proves nothing, and None says that nothing could prove any."""
     estimator: str
-    """Estimator of the lower bound. Of a run, chosen in advance: "one_run" for canaries, else its
-    name in `empirical.lower_bounds`. Of an app or a loop, the name in `details.decisions` of the
-    largest of bounds that hold together. Of a transcript "noise" or "canaries"; of an auditor's
-    node "worlds, canaries and noise", which hold together too."""
+    """Estimator of the lower bound; "" where nothing could prove any. Of a run, chosen in advance:
+    "one_run" for canaries, else its name in `empirical.lower_bounds`. Of other audits, the one with
+    the largest of several bounds that hold together, such as "worlds", "canaries" or "noise"."""
     best: bool
     """Whether the adversary decides by the exact posterior, so that none does better."""
     near_prediction: bool | None
@@ -114,40 +117,6 @@ class Attack:
     proven: Real | None = None
     """Lower bound on epsilon at the confidence of an alarm, which alone refutes a claim; None in
     the report of a run."""
-
-    @classmethod
-    def proving(
-        cls,
-        epsilon_at_least: float | None,
-        proven: float | None,
-        estimator: str,
-        confidence: float,
-        *,
-        trials: int = 1,
-        log_odds: float | None = None,
-        advantage: AdvantageEstimate | None = None,
-        exceeded: Frequency | None = None,
-        best: bool = False,
-    ) -> "Attack":
-        """Return what an audit outside a run measured: lower bounds on epsilon, and what else."""
-        return cls(
-            advantage=None if advantage is None else advantage.point,
-            interval=None if advantage is None else advantage.interval.ends,
-            standard_error=None if advantage is None else advantage.standard_error,
-            confidence=confidence,
-            trials=trials,
-            chance=None if advantage is None else guessing(trials, confidence),
-            log_odds=log_odds,
-            belief=None if log_odds is None else float(expit(log_odds)),
-            delta_prime=None if exceeded is None else exceeded.point,
-            delta_prime_interval=None if exceeded is None else exceeded.interval.ends,
-            above_own_limit=None,
-            epsilon_at_least=epsilon_at_least,
-            estimator=estimator,
-            best=best,
-            near_prediction=None,
-            proven=proven,
-        )
 
 
 @dataclass(frozen=True)
@@ -241,20 +210,6 @@ class RunRow(Row):
 
     limit: Limit
     """What theory allows."""
-
-
-def unmeasured(
-    observer: str,
-    limit: Limit | None,
-    attack: Attack | None = None,
-    noise: Noise | None = None,
-    predicted: Predicted | None = None,
-    detects: float | None = None,
-    note: str = "",
-) -> Row:
-    """Return a row of an audit that is still without its state."""
-    measured = limit, attack, predicted, detects, note
-    return Row(observer, "not-measured", *measured, noise=noise)
 
 
 def standing(row: Row, *, alarmed: bool) -> State:

@@ -29,7 +29,7 @@ from fedsim.privacy.trust.model import Vantage
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class SeenFrom:
     """What the adversary saw of all trials at one vantage.
 
     Attributes:
@@ -99,7 +99,7 @@ class AuditedRun:
         return self.config.federation.vantage
 
     @cached_property
-    def views(self) -> Mapping[Vantage, View]:
+    def views(self) -> Mapping[Vantage, SeenFrom]:
         """Return what was seen at each vantage that was attacked."""
         config, found = self.config, {}
         for vantage in vantages.measured(self.vantage, config.audit.vantages):
@@ -109,11 +109,11 @@ class AuditedRun:
             prediction = vantage_report.prediction(config.scheme, arrays, vantage)
             exact = at_server.is_exact(config.scheme, config.audit.mode, vantage)
             mechanism = self.releases.towards(vantage)
-            found[vantage] = View(vantage, arrays, mechanism, exact, prediction)
+            found[vantage] = SeenFrom(vantage, arrays, mechanism, exact, prediction)
         return found
 
     @property
-    def view(self) -> View:
+    def view(self) -> SeenFrom:
         """What was seen at the configured vantage."""
         return self.views[self.vantage]
 

@@ -20,7 +20,6 @@ from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results.measured import Empirical, OneRunResult
 from fedsim.audits.results.rows import (
     Answer,
-    Attack,
     Limit,
     OwnLimit,
     RunRow,
@@ -28,8 +27,9 @@ from fedsim.audits.results.rows import (
     standing,
 )
 from fedsim.audits.results.theory import Predicted, Residuals
+from fedsim.audits.results.view import View, audit_view
 from fedsim.audits.run import detectable
-from fedsim.audits.run.audited_run import AuditedRun, View
+from fedsim.audits.run.audited_run import AuditedRun, SeenFrom
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import released_model
 from fedsim.privacy import identifiability, risks
@@ -56,24 +56,16 @@ def measure(
     """Return a row for each observer, without the alarms that `judged` takes into account."""
     rows = {}
     for bound in run.vantage_bounds:
-        view, limit = run.views.get(bound.vantage), _limit(run, bound)
-        attack = predicted = detects = None
-        if view is not None:
-            attack = _attack(run, view, limit)
-            if view is run.view:
-                attack = _leading(attack, empirical, one_run)
-            found = view.prediction
-            predicted = Predicted(found.mu, found.advantage, found.standard_error, found.method)
-            detects = _detects(run, residuals, view, limit)
-        rows[bound.vantage.value] = RunRow(
-            observer=bound.vantage.value,
-            standing="not-measured",
-            limit=limit,
-            attack=attack,
-            predicted=predicted,
-            detects=detects,
-            note=_note(run, bound.vantage, view),
-        )
+        seen, limit = run.views.get(bound.vantage), _limit(run, bound)
+        shown = _view(run, bound.vantage, seen, limit, empirical, one_run, residuals)
+        row = audit_view(shown, run.confidence, alarm=None)
+        attack = row.attack
+        if seen is not None and attack is not None:
+            own = run.config.report.limit_belief
+            above = float(np.mean(seen.final[seen.worlds] > logit(own))) if own else None
+            above = above if seen.both else None
+            attack = replace(attack, above_own_limit=above, near_prediction=_near(seen))
+        rows[row.observer] = RunRow(**{**vars(row), "limit": limit, "attack": attack})
     return rows
 
 
@@ -132,7 +124,7 @@ def _worst_off(run: AuditedRun, mechanism: Mechanism) -> WorstOff:
     )
 
 
-def _note(run: AuditedRun, vantage: Vantage, view: View | None) -> str:
+def _note(run: AuditedRun, vantage: Vantage, view: SeenFrom | None) -> str:
     released = vantage is Vantage.RELEASED_MODEL
     if view is not None:
         notes = [LINEARISED] if released else []
@@ -144,37 +136,49 @@ def _note(run: AuditedRun, vantage: Vantage, view: View | None) -> str:
     return "" if vantage in attacked else NOT_MEASURED
 
 
-def _attack(run: AuditedRun, view: View, limit: Limit) -> Attack:
-    worlds, final, confidence = view.worlds, view.final, run.confidence
-    largest = estimators.epsilon_from_belief(worlds, final)
-    # The configured accountant's epsilon decides which belief is too large, where it is stated.
-    passed = run.bounds.epsilon if view is run.view else limit.epsilon
-    found = Attack.proving(
-        lower_bounds.clopper_pearson_bound(worlds, final, run.delta, confidence).epsilon,
-        None,
-        "clopper_pearson",
-        confidence,
+def _view(
+    run: AuditedRun,
+    vantage: Vantage,
+    seen: SeenFrom | None,
+    limit: Limit,
+    empirical: Empirical,
+    one_run: OneRunResult | None,
+    residuals: Residuals | None,
+) -> View:
+    note = _note(run, vantage, seen)
+    if seen is None:
+        return View(observer=vantage.value, limit=limit, detects=None, note=note)
+    worlds, final, predicted = seen.worlds, seen.final, seen.prediction
+
+    def bounds(confidence: float) -> dict[str, float]:
+        """Return the bound that was chosen in advance."""
+        if seen is not run.view:
+            counted = lower_bounds.clopper_pearson_bound(worlds, final, run.delta, confidence)
+            return {"clopper_pearson": counted.epsilon}
+        if one_run is not None:
+            return {"one_run": one_run.bounds[one_run_report.LEADING].epsilon}
+        return {empirical.leading: empirical.lower_bounds[empirical.leading].epsilon}
+
+    return View(
+        observer=vantage.value,
+        limit=limit,
+        worlds=worlds if seen.both else None,
+        scores=final if seen.both else None,
+        # The configured accountant's epsilon decides which belief is too large, where it is stated.
+        passed=run.bounds.epsilon if seen is run.view else limit.epsilon,
         trials=run.trials,
-        log_odds=largest,
-        advantage=estimators.advantage(worlds, final, confidence) if view.both else None,
-        exceeded=estimators.delta_prime(worlds, final, passed, confidence) if view.both else None,
-        best=view.exact,
+        log_odds=estimators.epsilon_from_belief(worlds, final),
+        bounds=bounds,
+        exact=seen.exact,
+        detects=_detects(run, residuals, seen, limit),
+        predicted=Predicted(
+            predicted.mu, predicted.advantage, predicted.standard_error, predicted.method
+        ),
+        note=note,
     )
-    own = run.config.report.limit_belief
-    above = float(np.mean(final[worlds] > logit(own))) if own and view.both else None
-    return replace(found, above_own_limit=above, near_prediction=_near(view))
 
 
-def _leading(attack: Attack, empirical: Empirical, one_run: OneRunResult | None) -> Attack:
-    """Return the attack at the configured vantage with the bound that was chosen in advance."""
-    name = empirical.leading
-    epsilon = empirical.lower_bounds[name].epsilon
-    if one_run is not None:
-        name, epsilon = "one_run", one_run.bounds[one_run_report.LEADING].epsilon
-    return replace(attack, epsilon_at_least=epsilon, estimator=name)
-
-
-def _near(view: View) -> bool | None:
+def _near(view: SeenFrom) -> bool | None:
     predicted = view.prediction
     if predicted.advantage is None or not view.both:
         return None
@@ -234,30 +238,29 @@ def _of_belief(row: RunRow, limit: float, doubted: bool) -> OwnLimit:
 
 
 def _detects(
-    run: AuditedRun, residuals: Residuals | None, view: View, limit: Limit
-) -> float | None:
-    """Return the share of the claimed noise below which the audit would have detected a shortfall.
+    run: AuditedRun, residuals: Residuals | None, view: SeenFrom, limit: Limit
+) -> list[float] | None:
+    """Return the share of the claimed noise below which each check would have raised an alarm.
 
-    It is that of the best check, since any of them raises the alarm with probability
-    `detectable.POWER`: 0 where no shortfall can be named, None where no noise hides the target.
+    Any of them raises it with probability `detectable.POWER`. None where no noise hides the target.
     """
     if math.isinf(limit.epsilon):
         return None
-    error, shares = 1 - ALARM_CONFIDENCE, [0.0]
+    error, shares = 1 - ALARM_CONFIDENCE, list[float]()
     if view is run.view and residuals is not None:
         # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         shares.append(detectable.by_energy(residuals.noise.degrees_of_freedom, error / 4))
     if view.mechanism.sampled or not view.exact:
-        return max(shares)
+        return shares
     if view.both:
         least = float(view.trial_mu.min())
         shares.append(detectable.by_wins(least, limit.rho_alpha, run.trials, error / 2))
     if view is run.view and run.proven.not_normal is None:
         shares.append(_by_separation(run, limit.epsilon, view, error))
-    return max(shares)
+    return shares
 
 
-def _by_separation(run: AuditedRun, epsilon: float, view: View, error: float) -> float:
+def _by_separation(run: AuditedRun, epsilon: float, view: SeenFrom, error: float) -> float:
     share = mixed_share(view.trial_mu, float(view.trial_mu.max()))
     if share > LARGEST_SHARE:
         return 0.0

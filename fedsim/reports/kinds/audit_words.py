@@ -1,12 +1,14 @@
 """The words of each kind of audit: what was played, what it found, and what would tell more."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.judgement.report import AuditReport, Judged
+from fedsim.audits.app.audit import AppDetails
+from fedsim.audits.judgement.claim import Verdict
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_report import LiveDetails
-from fedsim.audits.loop.audit import LoopAudit
+from fedsim.audits.loop.audit import LoopDetails
 from fedsim.audits.recorded.audit import RecordedDetails
 from fedsim.audits.recorded.releases import ReleaseReport
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
@@ -58,8 +60,8 @@ COMPARED = {
     Neighbouring.REPLACE: "sends another update",
 }
 ADVERSARY = {
-    Vantage.SERVER: "the server, which sees every message",
-    Vantage.PARTICIPANT: "a participant, which sees the model of every round",
+    Vantage.SERVER.value: "the server, which sees every message",
+    Vantage.PARTICIPANT.value: "a participant, which sees the model of every round",
 }
 
 
@@ -73,41 +75,42 @@ LONGEST_NAME = 60
 """Most characters of a name on a terminal."""
 
 
-def played(report: AuditReport) -> str:
+def played(report: AuditReport[Any]) -> str:
     """Return in a few words how much was played or observed."""
-    match report:
-        case AppAudit():
-            whole = (
-                f"{counted(report.configuration.rounds, 'round')}, "
-                f"{counted(report.clients, 'client')}"
-            )
-            return f"{counted(report.trials, 'trial')}, {whole}" if report.trials else whole
-        case LoopAudit():
-            return f"{counted(report.trials, 'trial')}, {counted(report.runs, 'run')}"
     match report.details:
+        case AppDetails() as found:
+            whole = (
+                f"{counted(found.configuration.rounds, 'round')}, "
+                f"{counted(found.clients, 'client')}"
+            )
+            if found.decisions is None:
+                return whole
+            return f"{counted(found.decisions.trials, 'trial')}, {whole}"
+        case LoopDetails() as found:
+            return f"{counted(found.decisions.trials, 'trial')}, {counted(found.runs, 'run')}"
         case LiveDetails() as found:
             rounds = f"rounds {found.rounds} of {found.rounds_planned}, {found.missed} missed"
             return f"{counted(found.trials, 'trial')}, {rounds}"
         case RecordedDetails() as found:
             return counted(found.rounds, "step" if found.of_a_loop else "round")
-    raise TypeError(f"{type(report).__name__} is no audit")
+    raise TypeError(f"{type(report.details).__name__} is of no audit")
 
 
-def note(report: AuditReport) -> str:
+def note(report: AuditReport[Any]) -> str:
     """Return the line below the heading of a page."""
     unit = {"client": "one client's update", "record": "one record"}.get(report.unit or "")
     protected = f"The unit of privacy is {unit}." if unit else ""
     return " ".join(filter(None, (f"{played(report)}.", protected, compared(report))))
 
 
-def limits(report: AuditReport) -> str:
+def limits(report: AuditReport[Any]) -> str:
     """Return what an audit does not cover."""
     if isinstance(report.details, RecordedDetails | LiveDetails):
         return f"The audit covers {played(report)}. Rounds that were not recorded add to the cost."
     return OF_CODE
 
 
-def is_unclipped(report: AuditReport) -> bool:
+def is_unclipped(report: AuditReport[Any]) -> bool:
     """Return whether nothing bounds what one update can change."""
     found = report.details
     release = found.release if isinstance(found, RecordedDetails) else None
@@ -117,12 +120,21 @@ def is_unclipped(report: AuditReport) -> bool:
 # What was found
 
 
-def told(report: AuditReport) -> list[str]:
+def told(report: AuditReport[Any]) -> list[str]:
     """Return what an audit found beside its rows, in sentences."""
-    if isinstance(report, Judged):
-        return [CONTRADICTION] if report.contradictory else []
-    found = report.details
-    return [*(_recorded(found) if isinstance(found, RecordedDetails) else _heard(report, found))]
+    match report.details:
+        case RecordedDetails() as found:
+            return [*_recorded(found)]
+        case LiveDetails() as found:
+            return [*_heard(report, found)]
+    return [CONTRADICTION] if contradictory(report) else []
+
+
+def contradictory(report: AuditReport[Any]) -> bool:
+    """Return whether an attack disproves a claim that theory supports: one of them is wrong."""
+    claim, epsilon = report.claim, report.epsilon
+    allowed = claim is not None and epsilon is not None and claim.allows(epsilon)
+    return allowed and report.verdict is Verdict.CONVICTED
 
 
 def _recorded(found: RecordedDetails) -> Iterator[str]:
@@ -160,7 +172,7 @@ def _least_protected(release: ReleaseReport) -> str:
     )
 
 
-def _heard(report: AuditReport, found: LiveDetails) -> Iterator[str]:
+def _heard(report: AuditReport[Any], found: LiveDetails) -> Iterator[str]:
     limit = report.row.limit
     belief, canaries, noise = found.belief, found.canaries, found.noise
     if limit is None and canaries is None and noise is None:
@@ -195,7 +207,7 @@ def _heard(report: AuditReport, found: LiveDetails) -> Iterator[str]:
 # What would tell more
 
 
-def to_tell(report: AuditReport, row: Row) -> list[str]:
+def to_tell(report: AuditReport[Any], row: Row) -> list[str]:
     """Return what to do where an audit cannot tell about an observer."""
     found, attack = report.details, row.attack
     if isinstance(found, RecordedDetails) and (row.limit or attack):
@@ -208,14 +220,15 @@ def to_tell(report: AuditReport, row: Row) -> list[str]:
     return steps or ["Watch more rounds, or more trials."]
 
 
-def advice(report: AuditReport) -> list[str]:
+def advice(report: AuditReport[Any]) -> list[str]:
     """Return what would let the audit of a loop detect more."""
-    if not isinstance(report, LoopAudit) or report.noise is not None:
+    found = report.details
+    if not isinstance(found, LoopDetails) or found.noise is not None:
         return []
     return [
-        f"The audit did not see the noise itself. By counting, {report.trials} trials can show at "
-        f"most ε = {report.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict a "
-        "loop without protection, claim less.",
+        f"The audit did not see the noise itself. By counting, {found.decisions.trials} trials can "
+        f"show at most ε = {found.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict "
+        "a loop without protection, claim less.",
         MORE_OF_A_LOOP,
     ]
 
@@ -223,23 +236,20 @@ def advice(report: AuditReport) -> list[str]:
 # What was compared
 
 
-def compared(report: AuditReport) -> str:
+def compared(report: AuditReport[Any]) -> str:
     """Return which worlds an attack on code compared, in a sentence; "" for other audits."""
-    match report:
-        case AppAudit() if report.records is None:
+    match report.details:
+        case AppDetails() as found if found.records is None:
             return (
-                f"A client sends its update, or {COMPARED[report.neighbouring]}; the adversary is "
+                f"A client sends its update, or {COMPARED[found.neighbouring]}; the adversary is "
                 f"{ADVERSARY[report.vantage]}."
             )
-        case LoopAudit():
-            seen, off = report.observation, report.observation.noise_off
-            replaced = seen.neighbouring is Neighbouring.REPLACE
+        case LoopDetails() as found:
+            replaced = found.neighbouring is Neighbouring.REPLACE
             other = "with one replaced" if replaced else "without one"
-            least = (
-                f" ε is of the least noise that was measured {off[0].strip(',')}." if off else ""
-            )
+            least = f" ε is of the least noise that was measured {found.least_noise}."
             return (
-                f"The loop trained on {seen.records} records, or on the same {other}; "
-                f"{report.pair}.{least}"
+                f"The loop trained on {found.records} records, or on the same {other}; "
+                f"{found.worlds}.{least * bool(found.least_noise)}"
             )
     return ""

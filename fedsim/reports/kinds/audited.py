@@ -6,6 +6,7 @@ All four have the same first screen and the same parts. It words the report and 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -38,7 +39,7 @@ WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger
 SEVERITIES = ("alarm", "caution", "note")
 
 
-def write(report: AuditReport, directory: Path, rounds: Sequence[Look] = ()) -> Path:
+def write(report: AuditReport[Any], directory: Path, rounds: Sequence[Look] = ()) -> Path:
     """Write report.json and report.html of an audit; return the page."""
     return report_directory.write_report(directory, report.report, page(report, rounds))
 
@@ -46,12 +47,12 @@ def write(report: AuditReport, directory: Path, rounds: Sequence[Look] = ()) -> 
 # States
 
 
-def state_words(report: AuditReport, row: Row) -> StateWords:
+def state_words(report: AuditReport[Any], row: Row) -> StateWords:
     """Return the words of an observer's state."""
     return row.words(_unlimited(report, row))
 
 
-def _unlimited(report: AuditReport, row: Row) -> StateWords:
+def _unlimited(report: AuditReport[Any], row: Row) -> StateWords:
     if row.observer != report.vantage:
         return verdicts.MUST_BE_TRUSTED
     if audit_words.is_unclipped(report):
@@ -61,7 +62,7 @@ def _unlimited(report: AuditReport, row: Row) -> StateWords:
     return verdicts.NO_PROTECTION
 
 
-def sentences(report: AuditReport) -> list[str]:
+def sentences(report: AuditReport[Any]) -> list[str]:
     """Return the answer: the alarm first, then the verdict on the claim, or the state."""
     words = state_words(report, report.row)
     alarms = [sentence(each) for each in report.findings if each.breaks]
@@ -81,7 +82,7 @@ def sentence(finding: Finding) -> str:
     return f"{finding.severity.capitalize()}: {finding.why}{where}."
 
 
-def decisions(report: AuditReport) -> list[str]:
+def decisions(report: AuditReport[Any]) -> list[str]:
     """Return what the reader has to decide or do, in sentences, each once."""
     mends = [each.mend for each in report.findings if each.mend]
     steps = [f"{mend[:1].upper()}{mend[1:]}." for mend in dict.fromkeys(mends)][:3]
@@ -131,7 +132,7 @@ def _cells(row: Row) -> list[str]:
 # The terminal
 
 
-def summary(report: AuditReport) -> RenderableType:
+def summary(report: AuditReport[Any]) -> RenderableType:
     """Return the result of an audit: about 20 lines on a terminal, the answer first."""
     answers = [Text(each, "bold red" * each.startswith("Alarm: ")) for each in sentences(report)]
     told = [each for each in report.findings if not each.breaks and each.severity != "note"]
@@ -149,7 +150,7 @@ def summary(report: AuditReport) -> RenderableType:
     )
 
 
-def _observers(report: AuditReport) -> Table:
+def _observers(report: AuditReport[Any]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
     delta = "" if report.delta is None else f" (δ={report.delta:.3g})"
     for heading in ("observer", "right answers", "limit", f"ε{delta}", "at least", "verdict"):
@@ -161,7 +162,7 @@ def _observers(report: AuditReport) -> Table:
     return table
 
 
-def _power(report: AuditReport) -> str:
+def _power(report: AuditReport[Any]) -> str:
     """Return which intervals are shown, and the shortfall of noise that would have been seen."""
     told = f"Intervals and bounds: {percent(report.confidence)} confidence."
     if report.row.limit is not None and report.row.limit.note:
@@ -177,7 +178,7 @@ def _power(report: AuditReport) -> str:
 # The page
 
 
-def page(report: AuditReport, rounds: Sequence[Look] = ()) -> str:
+def page(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> str:
     """Return the report as one HTML page.
 
     Args:
@@ -200,7 +201,7 @@ def page(report: AuditReport, rounds: Sequence[Look] = ()) -> str:
     )
 
 
-def first(report: AuditReport) -> doc.FirstScreen:
+def first(report: AuditReport[Any]) -> doc.FirstScreen:
     """Return the first screen: one answer, one figure, one table, and what to decide."""
     words, delta = state_words(report, report.row), report.delta
     at = "" if delta is None else f" at δ = {delta:.3g}"
@@ -224,7 +225,7 @@ def first(report: AuditReport) -> doc.FirstScreen:
     )
 
 
-def _short(report: AuditReport) -> list[str]:
+def _short(report: AuditReport[Any]) -> list[str]:
     """Return the answer for the first screen, where the reasons follow below."""
     told = sentences(report)
     if report.claim is None or not report.reasons:
@@ -233,7 +234,7 @@ def _short(report: AuditReport) -> list[str]:
     return [f"{report.headline} {reason[:1].upper()}{reason[1:]}.", *told[1:]]
 
 
-def _bar(report: AuditReport, row: Row) -> doc.Bar:
+def _bar(report: AuditReport[Any], row: Row) -> doc.Bar:
     words, attack, limit = state_words(report, row), row.attack, row.limit
     point = None if attack is None else attack.advantage
     return doc.Bar(
@@ -248,7 +249,7 @@ def _bar(report: AuditReport, row: Row) -> doc.Bar:
     )
 
 
-def _objections(report: AuditReport) -> doc.Part:
+def _objections(report: AuditReport[Any]) -> doc.Part:
     ordered = sorted(report.findings, key=lambda each: SEVERITIES.index(each.severity))
     blocks: list[doc.Block] = [doc.Bullets([*report.reasons])] if report.reasons else []
     if ordered:

@@ -1,6 +1,7 @@
 """An audit round by round: the figures of its page, and an auditor's results while they arrive."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
@@ -88,7 +89,7 @@ def _look_cells(look: Look, series: Sequence[str]) -> list[str]:
     ]
 
 
-def drawn(report: AuditReport, rounds: Sequence[Look]) -> list[doc.Block]:
+def drawn(report: AuditReport[Any], rounds: Sequence[Look]) -> list[doc.Block]:
     """Return the figures of an audit over its rounds, and tables of its clients or rounds."""
     found, blocks = report.details, list[doc.Block]()
     if isinstance(found, RecordedDetails) and found.release is not None:

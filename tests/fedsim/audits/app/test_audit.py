@@ -16,6 +16,7 @@ from fedsim.audits.app.audit import audit
 from fedsim.audits.app.execution import opened
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Verdict
+from fedsim.audits.results.rows import Limit
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.reports.document import terminal
@@ -69,8 +70,8 @@ def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(rule):
     assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
     assert outcome.claim is not None
     assert outcome.epsilon is not None
-    assert outcome.claim.epsilon < outcome.proven.epsilon <= outcome.epsilon
-    assert not outcome.contradictory
+    assert outcome.claim.epsilon < outcome.row.attack.proven <= outcome.epsilon
+    assert not words.audit_words.contradictory(outcome)
 
 
 @pytest.mark.parametrize("rule", PAIRS)
@@ -81,7 +82,7 @@ def test_the_corrected_twin_is_supported(rule):
     assert [finding for finding in outcome.findings if finding.breaks] == []
     assert outcome.claim is not None
     assert outcome.epsilon is not None
-    assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
+    assert outcome.row.attack.epsilon_at_least <= outcome.epsilon <= outcome.claim.epsilon
 
 
 def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed():
@@ -91,9 +92,9 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed():
         audited("own-clipping", FOUR_SIGMA),
     )
     # Noise on 650 numbers is measured; of a client's own noise the attack's trials alone tell.
-    assert 0.8 < watched.seen_below < 0.9
-    assert 0 < attacked.seen_below < 0.3
-    assert own.seen_below == 0
+    assert 0.8 < watched.row.detects < 0.9
+    assert 0 < attacked.row.detects < 0.3
+    assert own.row.detects == 0
     assert "more than 15.0% of the claimed noise were missing" in shown(watched)
     assert "Even if nearly all noise were missing" in shown(own)
     # What theory or the attack holds against a claim needs no power.
@@ -199,12 +200,13 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
     page = words.page(outcome)
     assert "is not judged. Why: The claim is about a record" in page
     assert "is supported" not in page
-    assert f">{percent((1 + outcome.advantage.point) / 2)} (" in page
+    assert f">{percent((1 + outcome.row.advantage) / 2)} (" in page
     assert "--fail-if &#39;detects &lt; 0.5&#39;" in page
     assert "The unit of privacy is one client&#39;s update." in page
     assert [finding for finding in outcome.findings if finding.breaks] == []
     # Noise for records is none for a client's whole update.
-    assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
+    claim = replace(claim, unit="client")
+    assert audited("none", FOUR_SIGMA, claim, trials=60).verdict is Verdict.CONVICTED
 
 
 def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted():
@@ -215,33 +217,33 @@ def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted():
 
 @pytest.mark.slow
 def test_a_conviction_takes_the_confidence_of_every_alarm():
-    outcome = audited("uniform", {"noise-multiplier": 1.0, "num-server-rounds": 2}, None, 80)
-    likely, sure = outcome.lower_bound.epsilon, outcome.proven.epsilon
-    game = {name: bound.confidence for name, bound in outcome.lower_bounds.items()}
+    noisy = {"noise-multiplier": 1.0, "num-server-rounds": 2}
+    outcome = audited("uniform", noisy, None, 80)
+    likely, sure = outcome.row.attack.epsilon_at_least, outcome.row.attack.proven
+    bounds = outcome.details.decisions.lower_bounds
+    game = {name: bound.confidence for name, bound in bounds.items()}
     assert game == dict.fromkeys(game, pytest.approx(0.975))
-    assert outcome.proven.confidence == pytest.approx((1 + ALARM_CONFIDENCE) / 2)
     assert 0 < sure < likely
-    between = replace(outcome, claim=Claim((likely + sure) / 2, 1e-5, "given"))
+    between = audited("uniform", noisy, Claim((likely + sure) / 2, 1e-5, "given"), 80)
     assert between.verdict is Verdict.SUSPECT
     attack = between.report["rows"]["participant"]["attack"]
     assert (attack["epsilon_at_least"], attack["proven"]) == (likely, sure)
-    below = replace(outcome, claim=Claim(sure / 2, 1e-5, "given"))
+    below = audited("uniform", noisy, Claim(sure / 2, 1e-5, "given"), 80)
     assert below.verdict is Verdict.CONVICTED
 
 
 def test_a_conviction_against_theory_is_said_to_contradict_it():
     outcome = audited("uniform", FOUR_SIGMA, CLAIM)
-    assert not outcome.contradictory
+    assert not words.audit_words.contradictory(outcome)
     assert words.audit_words.told(outcome) == []
     # An attack that proves more than theory allows.
-    disproved = replace(outcome, proven=replace(outcome.proven, epsilon=2 * CLAIM.epsilon))
-    assert disproved.verdict is Verdict.CONVICTED
-    assert disproved.contradictory
+    disproved = replace(outcome, verdict=Verdict.CONVICTED)
     assert "Theory supports the claim, but the attack" in words.audit_words.told(disproved)[0]
-    assert disproved.report["details"]["decisions"]["contradict_theory"] is True
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for epsilon in (2 * CLAIM.epsilon, None):
-        assert not replace(disproved, epsilon=epsilon).contradictory
+        row = replace(outcome.row, limit=Limit.stated(epsilon, CLAIM.delta, "theory"))
+        unsupported = replace(disproved, rows={outcome.vantage: row})
+        assert words.audit_words.told(unsupported) == []
 
 
 def test_without_a_claim_there_is_no_verdict_but_a_guarantee():
@@ -255,8 +257,8 @@ def test_an_app_without_privacy_is_infinitely_revealing():
     outcome = audited("none", FOUR_SIGMA, trials=120)
     assert outcome.verdict is Verdict.CONVICTED
     assert outcome.epsilon == math.inf
-    assert outcome.advantage.point == 1
-    assert outcome.lower_bounds["gaussian"].reason == "there is no noise"
+    assert outcome.row.advantage == 1
+    assert outcome.details.decisions.lower_bounds["gaussian"].reason == "there is no noise"
 
 
 def test_what_theory_does_not_know_is_left_to_the_attack():
@@ -280,28 +282,27 @@ def test_adaptive_clipping_is_weaker_than_configured(variant):
 def test_the_measured_advantage_is_the_predicted_one(variant, neighbouring):
     config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
     outcome = audited(variant, config, CLAIM, trials=100, clients=2, neighbouring=neighbouring)
-    assert outcome.predicted_advantage is not None
-    assert 0.05 < outcome.predicted_advantage < 0.96
-    interval = outcome.advantage.interval
+    assert 0.05 < outcome.row.predicted.advantage < 0.96
+    low, high = outcome.row.interval
     # Four standard errors: no test among eight is to fail by chance.
-    slack = (interval.high - interval.low) / 2
-    assert interval.low - slack <= outcome.predicted_advantage <= interval.high + slack
+    slack = (high - low) / 2
+    assert low - slack <= outcome.row.predicted.advantage <= high + slack
 
 
 def test_local_noise_is_judged_towards_the_server():
     outcome = audited("local-dp-tight", FOUR_SIGMA, None, trials=20)
-    assert (outcome.vantage, outcome.verdict) == (Vantage.SERVER, Verdict.SUPPORTED)
+    assert (outcome.vantage, outcome.verdict) == (Vantage.SERVER.value, Verdict.SUPPORTED)
 
 
 def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add():
     outcome = audited(
         "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
     )
-    assert outcome.vantage is Vantage.PARTICIPANT
+    assert outcome.vantage == Vantage.PARTICIPANT.value
     assert outcome.verdict is Verdict.SUPPORTED
     # The clients' epsilon of 200 says little, and is judged by theory beside the verdict.
     assert "local-noise" in [finding.rule for finding in outcome.findings]
-    assert outcome.lower_bounds["gaussian"].reason is not None
+    assert outcome.details.decisions.lower_bounds["gaussian"].reason is not None
 
 
 def test_an_audit_can_be_repeated():
@@ -346,7 +347,7 @@ def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows():
         claim = Claim(honest.epsilon, honest.delta, "the truth")
         for seed in range(audits):
             outcome = audit(app, trials=40, seed=seed, claim=claim, confidence=0.95)
-            likely += outcome.lower_bound.epsilon > honest.epsilon
+            likely += outcome.row.attack.epsilon_at_least > honest.epsilon
             convicted += outcome.verdict is Verdict.CONVICTED
     assert likely <= binom.ppf(0.9999, audits, 0.05)
     assert convicted <= binom.ppf(0.9999, audits, 1 - ALARM_CONFIDENCE)

@@ -12,7 +12,7 @@ from flwr.app import Context, RecordDict
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.claim import Claim, judge
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Look
@@ -207,7 +207,7 @@ def test_a_run_is_judged_only_if_all_its_trials_were_observed(uneven, count, lac
     changes = {"trials": trials, "privacy": privacy, "audit": mode}
     audit.config = audit.config.model_copy(update=changes)
     claim = Claim(100, 1e-3, "a test")
-    found = live_report.judge(audit, claim, [], [], ended=True)
+    found = judge(claim, live_report.live_evidence(audit, claim, [], [], ended=True))
     assert found.verdict == ("not judged" if lacking else "supported"), found.reasons
     assert "".join(found.reasons).startswith(lacking)
 

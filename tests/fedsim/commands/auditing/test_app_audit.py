@@ -76,8 +76,8 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path):
     shutil.copytree(APP, tmp_path / "app")
     with (tmp_path / "app" / "dp_app" / "server_app.py").open("a", encoding="utf-8") as server:
         server.write(
-            "\nimport fedsim.audits.app.audit as judge\n"
-            "judge.AppAudit.verdict = property(lambda self: judge.Verdict.SUPPORTED)\n"
+            "\nimport fedsim.audits.judgement.report as judge\n"
+            "judge.judge = lambda *_: judge.Judgement(judge.Verdict.SUPPORTED)\n"
             "print('Verdict SUPPORTED')\n"
         )
     patched = f"{FEW} 1.4 noise-multiplier=0.1"
