@@ -6,6 +6,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsim import auditor_app as auditor
+from fedsim.configuration import from_run_config
 from fedsim.federation.protocol import messages, node_machine
 from fedsim.federation.protocol.consent import discreet
 
@@ -49,9 +50,13 @@ def train(message: Message, context: Context) -> Message:
     if auditor.is_auditor(context):
         return auditor.record(message, context)
     from fedsim.federation.client import training_node  # noqa: PLC0415
-    from fedsim.federation.protocol import secure_aggregation  # noqa: PLC0415
 
-    return secure_aggregation.client_mod(message, context, training_node.train)
+    federation = from_run_config(context.run_config).federation
+    if federation.secure_aggregation != "simulated":
+        from fedsim.federation.protocol import secure_aggregation  # noqa: PLC0415
+
+        return secure_aggregation.client_mod(message, context, training_node.train)
+    return training_node.train(message, context)
 
 
 @app.evaluate()

@@ -11,7 +11,6 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
-from fedsim.game.mechanisms import fixed_point
 from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 from fedsim.privacy.participation.sampling import groups
@@ -211,6 +210,8 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
         multiplier = 0.0
     if scheme.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
+    from fedsim.game.mechanisms import fixed_point  # noqa: PLC0415  (no client asks)
+
     bound = fixed_point.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)
 

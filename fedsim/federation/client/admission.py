@@ -1,4 +1,7 @@
-"""The checks of a request at a deployed client; a simulated one checks nothing."""
+"""A request to a client's node: refused, or admitted before anything is computed, then charged.
+
+A deployed client's owner sets the terms. A simulated client admits everything, and charges nothing.
+"""
 
 import hashlib
 import json
@@ -8,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,14 +19,14 @@ from flwr.app import Context, Message
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.common import device
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.configuration.campaign import AuditConfig
-from fedsim.configuration.federation import TOLERATED
-from fedsim.configuration.objects import GameRules, Scheme
-from fedsim.configuration.privacy import PrivacyConfig
+from fedsim.configuration.federation import OWN, TOLERATED
+from fedsim.configuration.objects import Experiment, GameRules, Scheme
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.protocol import consent, messages, signed_keys
+from fedsim.federation.protocol import consent, forms, messages
 from fedsim.federation.protocol.consent import (
     DELTA_LIMIT,
     EPSILON_LIMIT,
@@ -32,40 +36,14 @@ from fedsim.federation.protocol.consent import (
 )
 from fedsim.federation.protocol.forms import Form
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.runs.ahead import Ahead, affordable
-from fedsim.federation.runs.book import planned_kind
+from fedsim.game import federation
 from fedsim.game.federation import Federation
-from fedsim.game.mechanisms import fixed_point, privacy, vantages
-from fedsim.game.observers import at_server
+from fedsim.game.mechanisms import privacy, vantages
+from fedsim.learning import data
+from fedsim.learning.data import schema as schemas
 from fedsim.learning.training import models
 from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier, changes_of_record
 from fedsim.privacy.trust.model import Vantage
-
-
-@dataclass(frozen=True)
-class ReceivedMessage:
-    """A message to a client's node."""
-
-    message: Message
-    context: Context
-    config: Config
-    loaded: Federation
-    request: Request
-
-    @property
-    def partition(self) -> int:
-        return messages.partition(self.context)
-
-    @property
-    def model(self) -> torch.Tensor:
-        """The models of the message, float32 [T, P], on the federation's device."""
-        return self.array(messages.MODEL)
-
-    def array(self, name: str) -> torch.Tensor:
-        """Return the only array of a record, on the federation's device."""
-        record = messages.array_records(self.message.content)[name]
-        return torch.tensor(messages.only(record)).to(self.loaded.device, non_blocking=True)
-
 
 LOG = logging.getLogger(__name__)
 
@@ -76,91 +54,252 @@ MOST_VALUE = 2.0**20
 """Largest absolute value of a model's parameters. Beyond it, neighbouring float32 numbers differ by
 an eighth, so no step of training would be kept. No honest training gets there."""
 
+USUAL_MODE = AuditConfig().mode
+
 ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """Roles of a node that holds records."""
 
 
+@dataclass(frozen=True)
+class Received:
+    """A request to a client's node, with its experiment and the records that the client knows."""
+
+    message: Message
+    context: Context
+    config: Config
+    loaded: Federation
+    request: Request
+
+    @classmethod
+    def of(cls, message: Message, context: Context) -> "Received":
+        """Return a request that is not admitted yet."""
+        config, partition = configured(context), messages.partition(context)
+        request = Request.from_content(message.content)
+        consent.require(context.node_config, needed(config.game, config.audit, request, partition))
+        loaded = known_to(config.experiment, partition)
+        return cls(message, context, config, loaded, request)
+
+    @property
+    def partition(self) -> int:
+        return messages.partition(self.context)
+
+    @property
+    def model(self) -> Tensor:
+        """The models of the message, float32 [T, P], on the federation's device."""
+        return self.array(messages.MODEL)
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """The owner's terms; None for a simulated client."""
+        return consent.terms(self.context.node_config)
+
+    @property
+    def protecting(self) -> bool:
+        """Whether noise must protect what leaves, and every answer is charged."""
+        return self.terms is not None and consent.EXPERIMENT not in self.terms.kinds
+
+    @cached_property
+    def experiment(self) -> str:
+        """A digest of the run's configuration, but for how many clients may be missing.
+
+        A training is the same one when it goes on without a client. The digest decides which kept
+        answer is given again, but no charge: each answer is charged by its run's configuration.
+        """
+        values = {name: each for name, each in self.context.run_config.items() if name != TOLERATED}
+        return _digest(json.dumps(values, sort_keys=True).encode())
+
+    @cached_property
+    def agreed(self) -> float | None:
+        """The noise multiplier that the client computed for this run; None: not yet."""
+        if self.terms is None:
+            return None
+        run = str(self.context.run_id)
+        return client_ledger.agreed_multiplier(self.terms, run, self.experiment)
+
+    @cached_property
+    def noise_multiplier(self) -> float:
+        """The noise multiplier by the run's configuration, whatever the server asks for."""
+        return privacy.noise_multiplier(self.config.scheme) if self.agreed is None else self.agreed
+
+    @property
+    def ended(self) -> frozenset[str]:
+        return frozenset(self.request.ended.split(","))
+
+    @property
+    def alone(self) -> bool:
+        return read_alone(self.config.scheme, self.context.node_config)
+
+    def array(self, name: str) -> Tensor:
+        """Return the only array of a record, on the federation's device."""
+        record = messages.array_records(self.message.content)[name]
+        return torch.tensor(messages.only(record)).to(self.loaded.device, non_blocking=True)
+
+    def entry(self, noise_multiplier: float) -> AnsweredMessage:
+        """Return the entry of the answer in the client's ledger, without its cost."""
+        context, config, request = self.context, self.config, self.request
+        return AnsweredMessage(
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            str(context.run_id),
+            config.run.name,
+            str(context.node_id),
+            self.experiment,
+            records_digest(self.loaded, self.partition),
+            request.first_trial,
+            request.trials,
+            request.round,
+            noise_multiplier,
+            None,
+            config.privacy.unit,
+            config.privacy.neighbouring,
+            config.privacy.accountant,
+        )
+
+
+def admitted(message: Message, context: Context) -> Received:
+    """Return a request that is within the client's terms and its run's plan.
+
+    Raises RefusedError for any other, which says nothing about the records.
+    """
+    received = Received.of(message, context)
+    if received.terms is not None:
+        _check(received, received.terms)
+    # Before the answer is charged: memory that is needed behind that would depend on the records.
+    received.loaded.contents(received.loaded.owned_by(received.partition))
+    if received.loaded.device.type == "cpu":
+        device.single_threaded_kernels()
+    return received
+
+
+def known_to(experiment: Experiment, partition: int) -> Federation:
+    """Return the data as this client knows them; a RefusedError says nothing about them."""
+    if experiment.data.name != OWN or experiment.run.job != "training":
+        return federation.load(experiment)
+    try:
+        return federation.load(experiment, partition)
+    except InputError as error:
+        LOG.error("this client's records: %s", error)
+        raise RefusedError(
+            "this client's records do not fit data.public-schema or the run's model; the client's "
+            "own log has the details"
+        ) from None
+
+
+def configured(context: Context) -> Config:
+    """Return the experiment with this client's own files. Raises RefusedError without them."""
+    config, node = from_run_config(context.run_config), context.node_config
+    protects = consent.protects(node)
+    if protects and config.data.name not in data.BUNDLED:  # a file is read
+        why = f"data.name is '{config.data.name}', which has no public schema"
+        if config.data.name == OWN:
+            why = f"run.job is '{config.run.job}', and these records are this client's own"
+        if config.data.name != OWN or config.run.job != "training":
+            consent.require(node, {consent.EXPERIMENT: why})
+        if not node.get(consent.SCHEMA):
+            raise RefusedError(
+                f"this client's node.toml has no {consent.SCHEMA}; set it to the path of the "
+                "client's copy of the schema that all clients agreed on"
+            )
+    if protects or consent.DATA in node:
+        # The node's own config has the path of its files. No other party needs it.
+        config = config.reading_data_from(str(node.get(consent.DATA, "")), offline=True)
+    weights = str(node.get(consent.WEIGHTS, config.model.weights))
+    digest = config.model.weights_sha256
+    if digest:
+        from fedsim.learning.training import pretrained  # noqa: PLC0415  (only where needed)
+
+        if not pretrained.same(weights, digest):
+            raise RefusedError(
+                f"this client has no copy of model.weights with SHA-256 {digest}; set "
+                f"{consent.WEIGHTS} in its node.toml to the path of the copy"
+            )
+    if config.data.name == OWN and (path := node.get(consent.SCHEMA)):
+        _check_schema(str(path), config.data.public_schema)
+    return config.starting_from(weights if digest else config.model.weights)
+
+
+def _check_schema(path: str, public_schema: str) -> None:
+    """Raise RefusedError if a run's schema differs from the node's copy."""
+    try:
+        own = schemas.load(path)
+    except InputError as error:
+        LOG.error("%s: %s", consent.SCHEMA, error)
+        raise RefusedError(
+            f"this client's {consent.SCHEMA} names no valid schema; its own log says why"
+        ) from None
+    if change := schemas.difference(own, schemas.parse(public_schema)):
+        raise RefusedError(f"data.public-schema differs from this client's own copy: {change}")
+
+
 def needed(game: GameRules, audit: AuditConfig, request: Request, partition: int) -> dict[str, str]:
     """Return, for each kind of consent that a request needs, the setting or role that needs it."""
-    needs, scheme = {}, game.scheme
+    needs, scheme, role = {}, game.scheme, request.role
     if scheme.federation.trust.model.server_draws:
         needs[consent.CENTRAL] = f"federation.trust is '{scheme.federation.trust}'"
-    if request.role == Role.TARGET_CLIENT:
+    if role == Role.TARGET_CLIENT:
         needs[consent.CHALLENGE] = "one of this client's records is the target"
         if game.challenge.kind != "record":
             needs[consent.CANARIES] = f"challenge.kind is '{game.challenge.kind}'"
-    if request.role == Role.ADVERSARY:
+    if role == Role.ADVERSARY:
         needs[consent.ADVERSARY] = "the server asks this node to be the adversary"
     if game.canaries.count:
         from fedsim.game import one_run  # noqa: PLC0415  (canaries only)
 
         if partition in one_run.hosts(game):
             needs[consent.CANARIES] = "canaries are planted among this client's records"
-    if reason := _release_without_noise(audit, request):
-        needs |= dict.fromkeys(consent.UNPROTECTED, reason)
-    elif reason := _no_protection(scheme.privacy, scheme.training.clipping) or _belief_handed_over(
-        scheme.federation.vantage, audit.vantages, request
-    ):
-        needs[consent.EXPERIMENT] = reason
+    measured = vantages.measured(scheme.federation.vantage, audit.vantages)
+    seen = [vantage.value for vantage in measured if vantage is not Vantage.SERVER]
+    bare = {
+        f"audit.mode is '{audit.mode}'": reads_noise(audit.mode),
+        f"audit.bayesian-pairs is {audit.bayesian_pairs}": audit.bayesian_pairs > 0,
+        "the server asks this node to disclose its noise to the adversary": role == Role.COLLUDER,
+    }
+    unprotected = {
+        "training.clipping is false, so nothing bounds what a record adds": (
+            not scheme.training.clipping
+        ),
+        "privacy.noise-source is 'seed', so the server knows the noise": (
+            scheme.privacy.noise_source == "seed"
+        ),
+        "privacy.sensitivity is 'local', and the server decides its size": (
+            scheme.privacy.sensitivity == "local"
+        ),
+        f"the run measures the belief at the vantage point {''.join(seen[:1])}: this node computes "
+        "it from another client's record and hands it over without noise": (
+            role == Role.ADVERSARY and bool(seen)
+        ),
+    }
+    if reasons := [why for why, holds in bare.items() if holds]:
+        needs |= dict.fromkeys(consent.UNPROTECTED, reasons[0])
+    elif reasons := [why for why, holds in unprotected.items() if holds]:
+        needs[consent.EXPERIMENT] = reasons[0]
     return needs
 
 
-def check_request(received: ReceivedMessage) -> None:
-    """Raise RefusedError unless the run's plan of a request is within the client's terms."""
-    terms = consent.terms(received.context.node_config)
-    if terms is None:
-        return
-    config, request, loaded = received.config, received.request, received.loaded
-    _check_place(received)
-    _check_trials(config.trials.count, terms)
-    _check_role(config.run.job, request, loaded, received.partition)
-    expected = agreed_noise(terms, received.context)
-    if expected is None:
-        expected = privacy.noise_multiplier(config.scheme)
-    if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
-        raise RefusedError(
-            f"the server asks for a noise multiplier of {request.noise_multiplier:g}, but the "
-            f"run's configuration gives {expected:.6g}, and a client adds no other noise"
-        )
-    _check_arrays(received)
-    _check_memory(received)
-    integers = config.federation.trust.model.summed_securely
-    if integers and consent.EXPERIMENT not in terms.kinds:
-        grid = fixed_point.agreed(config.scheme, expected, models.size(loaded.model))
-        steps = config.training.rounds * config.trials.count
-        try:
-            fixed_point.check_rounding(grid, steps, terms.delta_limit, terms.epsilon_limit)
-        except InputError as error:
-            most = math.floor(100 * fixed_point.largest_epsilon(grid, steps, terms.delta_limit))
-            if not most:
-                raise RefusedError(str(error)) from None
-            raise RefusedError(
-                f"this client's {EPSILON_LIMIT} is {terms.epsilon_limit:g}, but the integers of "
-                f"secure aggregation keep no guarantee above epsilon {most / 100:g} at its "
-                f"{DELTA_LIMIT} = {terms.delta_limit:g}; set {EPSILON_LIMIT} = {most / 100:g} or "
-                "less in the node's config"
-            ) from None
+def reads_noise(mode: str) -> bool:
+    """Return whether an audit reads the clients' noise; the default one does not."""
+    if mode == USUAL_MODE:
+        return False
+    from fedsim.game.observers import at_server  # noqa: PLC0415  (audits only)
+
+    return at_server.seat(mode).reads_noise
 
 
-def enter(received: ReceivedMessage) -> None:
+def enter(received: Received) -> None:
     """Enter the answer to a request in the client's own ledger, as `client_ledger.enter` does."""
-    context, config, request = received.context, received.config, received.request
-    terms = consent.terms(context.node_config)
+    terms, scheme = received.terms, received.config.scheme
     if terms is None:
         return
-    agreed = agreed_noise(terms, context)
-    answer = answer_to(received, agreed)
-    planned = None
-    if consent.EXPERIMENT not in terms.kinds:
-        alone = read_alone(config.scheme, context.node_config)
-        steps = released(config.scheme, answer.noise_multiplier, request.trials, alone)
+    answer, planned = received.entry(received.noise_multiplier), None
+    if received.protecting:
+        trials = received.request.trials
+        steps = released(scheme, answer.noise_multiplier, trials, received.alone)
         answer = replace(answer, charged=steps)
-        if agreed is None:
+        if received.agreed is None:
             planned = _planned(received, terms, answer)
-    client_ledger.enter(terms, answer, planned, _ended(request))
+    client_ledger.enter(terms, answer, planned, received.ended)
 
 
-def reserve(received: ReceivedMessage) -> None:
+def reserve(received: Received) -> None:
     """Reserve in the client's budget what a run plans from a place on, before anything leaves.
 
     The server's noise multiplier is believed here, since nothing leaves: the first answer is
@@ -168,20 +307,16 @@ def reserve(received: ReceivedMessage) -> None:
 
     Raises RefusedError if the owner did not agree, or the plan exceeds the budget.
     """
-    context, config, request = received.context, received.config, received.request
-    terms = consent.terms(context.node_config)
-    if terms is None or consent.EXPERIMENT in terms.kinds:
+    config, request, terms = received.config, received.request, received.terms
+    if terms is None or not received.protecting:
         return
-    needs = needed(config.game, config.audit, request, received.partition)
-    consent.require(context.node_config, needs)
-    _check_trials(config.trials.count, terms)
-    _check_place(received)
+    _check_place(received, terms)
     if not 0 < request.noise_multiplier < math.inf:
         raise RefusedError(
             f"the server asks for a noise multiplier of {request.noise_multiplier:g}, but a client "
             "adds finite noise"
         )
-    answer = answer_to(received, request.noise_multiplier)
+    answer = received.entry(request.noise_multiplier)
     if config.run.job == "training" and config.federation.repeats_answers:
         earlier = client_ledger.last_round(terms, answer.experiment, answer.node)
         # An interrupted round is answered again to the bit, and charged no more. If the answer
@@ -189,56 +324,33 @@ def reserve(received: ReceivedMessage) -> None:
         if earlier == request.round:
             received = replace(received, request=replace(request, round=earlier + 1))
     if received.request.round <= config.training.rounds:
-        client_ledger.reserve(terms, _planned(received, terms, answer), _ended(request))
+        client_ledger.reserve(terms, _planned(received, terms, answer), received.ended)
 
 
-def _planned(received: ReceivedMessage, terms: Terms, answer: AnsweredMessage) -> AnsweredMessage:
-    """Return the plan of a run from a request on, as an entry of the ledger."""
-    config = received.config
-    earlier = client_ledger.attempted(terms, answer.experiment)
-    alone = read_alone(config.scheme, received.context.node_config)
-    ahead = _ahead(config.scheme, answer.noise_multiplier, received.request, earlier, alone)
-    return replace(answer, charged=ahead)
+def _planned(received: Received, terms: Terms, answer: AnsweredMessage) -> AnsweredMessage:
+    """Return the plan of a run from a request on, up to privacy.stop-at, as a ledger's entry."""
+    scheme, request, noise = received.config.scheme, received.request, answer.noise_multiplier
+    trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
+    if scheme.privacy.stop_at:
+        from fedsim.federation.runs.ahead import Ahead, affordable  # noqa: PLC0415  (stop-at only)
+        from fedsim.federation.runs.book import planned_kind  # noqa: PLC0415
+
+        kind = planned_kind(scheme.training, scheme.participation, noise)
+        earlier = Counter({kind: client_ledger.attempted(terms, answer.experiment)})
+        rounds = affordable(scheme, kind, rounds, Ahead(trials, [earlier]))
+    left = max(rounds * trials - (request.round - 1) * request.trials, request.trials)
+    return replace(answer, charged=released(scheme, noise, left, received.alone))
 
 
-def _ended(request: Request) -> frozenset[str]:
-    if not isinstance(request.ended, str):
-        raise RefusedError("the runs that have ended must be named in a text, with commas")
-    return frozenset(request.ended.split(","))
-
-
-def answer_to(received: ReceivedMessage, agreed: float | None) -> AnsweredMessage:
-    """Return the entry of a request, without its cost."""
-    context, config, request = received.context, received.config, received.request
-    expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
-    return AnsweredMessage(
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        str(context.run_id),
-        config.run.name,
-        str(context.node_id),
-        _experiment(context),
-        records_digest(received.loaded, received.partition),
-        request.first_trial,
-        request.trials,
-        request.round,
-        expected,
-        None,
-        config.privacy.unit,
-        config.privacy.neighbouring,
-        config.privacy.accountant,
-    )
-
-
-def keep_model(received: ReceivedMessage, model: Tensor) -> None:
+def keep_model(received: Received, model: Tensor) -> None:
     """Keep the model of a training, float32 [1, P], for a deployed client's own report."""
-    context, config, round = received.context, received.config, received.request.round
-    terms = consent.terms(context.node_config)
+    config, round, terms = received.config, received.request.round, received.terms
     if terms is None or config.run.job != "training":
         return
-    sent = model[0].cpu().numpy()
     try:
         values = to_run_config(config.reading_data_from(""))  # without the client's own paths
-        seen_models.keep(terms.state, str(context.run_id), values, round, sent)
+        run, sent = str(received.context.run_id), model[0].cpu().numpy()
+        seen_models.keep(terms.state, run, values, round, sent)
     except InputError as error:  # the answer leaves: it is charged already
         LOG.warning("the client's report will lack round %d: %s", round, error)
 
@@ -252,6 +364,8 @@ def read_alone(scheme: Scheme, node_config: Mapping[str, Scalar]) -> bool:
     federation = scheme.federation
     if not federation.trust.model.summed_securely:
         return False
+    from fedsim.federation.protocol import signed_keys  # noqa: PLC0415  (secure sums only)
+
     secure = not federation.summed_in_the_clear and signed_keys.knows_peers(node_config)
     return not secure or federation.tolerated_dropouts > 0
 
@@ -281,71 +395,37 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int, alone: bool =
     return min(seen, key=lambda steps: steps.noise_multiplier)
 
 
-def _ahead(
-    scheme: Scheme, noise_multiplier: float, request: Request, earlier: int, alone: bool
-) -> Steps:
-    """Return the release of a run from this request on, up to the limit of privacy.stop-at."""
-    trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
-    if scheme.privacy.stop_at:
-        kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
-        rounds = affordable(scheme, kind, rounds, Ahead(trials, [Counter({kind: earlier})]))
-    left = rounds * trials - (request.round - 1) * request.trials
-    return released(scheme, noise_multiplier, max(left, request.trials), alone)
-
-
-def _release_without_noise(audit: AuditConfig, request: Request) -> str | None:
-    if at_server.seat(audit.mode).reads_noise:
-        return f"audit.mode is '{audit.mode}'"
-    if audit.bayesian_pairs:
-        return f"audit.bayesian-pairs is {audit.bayesian_pairs}"
-    if request.role == Role.COLLUDER:
-        return "the server asks this node to disclose its noise to the adversary"
-    return None
-
-
-def _no_protection(mechanism: PrivacyConfig, clipping: bool) -> str | None:
-    """Return why a run's noise protects no record; None where it does."""
-    if not clipping:
-        return "training.clipping is false, so nothing bounds what a record adds"
-    if mechanism.noise_source == "seed":
-        return "privacy.noise-source is 'seed', so the server knows the noise"
-    if mechanism.sensitivity == "local":
-        return "privacy.sensitivity is 'local', and the server decides its size"
-    return None
-
-
-def _belief_handed_over(
-    configured_vantage: Vantage, audit_vantages: str, request: Request
-) -> str | None:
-    """Return why an adversary hands over a belief about another client's record without noise."""
-    seen = [
-        vantage
-        for vantage in vantages.measured(configured_vantage, audit_vantages)
-        if vantage is not Vantage.SERVER
-    ]
-    if request.role != Role.ADVERSARY or not seen:
-        return None
-    return (
-        f"the run measures the belief at the vantage point {seen[0].value}: this node computes it "
-        "from another client's record and hands it over without noise"
-    )
-
-
-def _check_trials(trials: int, terms: Terms) -> None:
-    if trials > terms.max_trials:
+def _check(received: Received, terms: Terms) -> None:
+    """Raise RefusedError unless the run plans a request, and the terms allow it."""
+    request, config = received.request, received.config
+    _check_place(received, terms)
+    _check_role(config.run.job, request, received.loaded, received.partition)
+    expected = received.noise_multiplier
+    if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
         raise RefusedError(
-            f"trials.count is {trials}, but the client consented to {MAX_TRIALS} = "
-            f"{terms.max_trials}, and every trial is one more training; to agree, set "
-            f"{MAX_TRIALS} = {trials} in the node's config"
+            f"the server asks for a noise multiplier of {request.noise_multiplier:g}, but the "
+            f"run's configuration gives {expected:.6g}, and a client adds no other noise"
         )
+    _check_arrays(received)
+    _check_memory(received)
+    if config.federation.trust.model.summed_securely and received.protecting:
+        _check_rounding(received, terms)
 
 
-def _check_place(received: ReceivedMessage) -> None:
-    request, rounds = received.request, received.config.training.rounds
-    planned = received.config.trials.count
+def _check_place(received: Received, terms: Terms) -> None:
+    request, config = received.request, received.config
+    planned, rounds = config.trials.count, config.training.rounds
+    if planned > terms.max_trials:
+        raise RefusedError(
+            f"trials.count is {planned}, but the client consented to {MAX_TRIALS} = "
+            f"{terms.max_trials}, and every trial is one more training; to agree, set "
+            f"{MAX_TRIALS} = {planned} in the node's config"
+        )
     numbers = (request.first_trial, request.trials, request.round, request.record)
     if any(type(number) is not int for number in numbers):
         raise RefusedError("the numbers of trials, rounds and records must be whole numbers")
+    if not isinstance(request.ended, str):
+        raise RefusedError("the runs that have ended must be named in a text, with commas")
     first, count = request.first_trial, request.trials
     if count < 1 or first < 0 or first + count > planned:
         raise RefusedError(
@@ -385,22 +465,15 @@ def _check_role(job: str, request: Request, loaded: Federation, partition: int) 
         )
 
 
-def _check_arrays(received: ReceivedMessage) -> None:
+def _check_arrays(received: Received) -> None:
     message, request = received.message, received.request
     size = models.size(received.loaded.model)
-    known = {
-        messages.MODEL: Form.of(np.float32, request.trials, size),
-        messages.WORLDS: Form.of(np.bool_, request.trials),
-    }
+    known = {messages.MODEL: Form.of(np.float32, request.trials, size)}
+    if messages.WORLDS in message.content:
+        known[messages.WORLDS] = Form.of(np.bool_, request.trials)
     try:
-        records = messages.array_records(message.content)
-        worlds = [messages.WORLDS] if messages.WORLDS in message.content else []
-        for name in (messages.MODEL, *worlds):
-            if len(records.get(name, {})) != 1:
-                raise ValueError(f"it has no record '{name}' of one array")
-            (array,) = records[name].values()
-            known[name].check(array, name)
-            known[name].check_values(array, name)
+        for name, form in known.items():
+            forms.check_only(message.content, name, form)
         model = messages.only(messages.array_records(message.content)[messages.MODEL])
         if (largest := float(np.abs(model).max(initial=0.0))) > MOST_VALUE:
             raise ValueError(
@@ -411,7 +484,28 @@ def _check_arrays(received: ReceivedMessage) -> None:
         raise RefusedError(f"invalid request: {error}") from None
 
 
-def _check_memory(received: ReceivedMessage) -> None:
+def _check_rounding(received: Received, terms: Terms) -> None:
+    """Raise RefusedError if the integers of secure aggregation keep no guarantee at the limits."""
+    from fedsim.game.mechanisms import fixed_point  # noqa: PLC0415  (integers only)
+
+    config, size = received.config, models.size(received.loaded.model)
+    grid = fixed_point.agreed(config.scheme, received.noise_multiplier, size)
+    steps = config.training.rounds * config.trials.count
+    try:
+        fixed_point.check_rounding(grid, steps, terms.delta_limit, terms.epsilon_limit)
+    except InputError as error:
+        most = math.floor(100 * fixed_point.largest_epsilon(grid, steps, terms.delta_limit))
+        if not most:
+            raise RefusedError(str(error)) from None
+        raise RefusedError(
+            f"this client's {EPSILON_LIMIT} is {terms.epsilon_limit:g}, but the integers of "
+            f"secure aggregation keep no guarantee above epsilon {most / 100:g} at its "
+            f"{DELTA_LIMIT} = {terms.delta_limit:g}; set {EPSILON_LIMIT} = {most / 100:g} or "
+            "less in the node's config"
+        ) from None
+
+
+def _check_memory(received: Received) -> None:
     """Raise RefusedError if the run's memory limit is too little for a record, whatever it holds.
 
     After admission an error would tell the server something about the records.
@@ -425,21 +519,6 @@ def _check_memory(received: ReceivedMessage) -> None:
         loaded.clipper.cut(record, label, received.request.trials, 1, own=True)
     except InputError as error:
         raise RefusedError(str(error)) from None
-
-
-def agreed_noise(terms: Terms, context: Context) -> float | None:
-    """Return the noise multiplier that the client computed for this run; None: not yet."""
-    return client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
-
-
-def _experiment(context: Context) -> str:
-    """Return a digest of a run's configuration, but for how many clients may be missing.
-
-    A training is the same one when it goes on without a client. The digest decides which kept
-    answer is given again, but no charge: each new answer is charged by the run's own configuration.
-    """
-    values = {name: value for name, value in context.run_config.items() if name != TOLERATED}
-    return _digest(json.dumps(values, sort_keys=True).encode())
 
 
 def records_digest(loaded: Federation, partition: int) -> str:

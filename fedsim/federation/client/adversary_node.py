@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
 from fedsim.configuration.federation import FederationConfig
-from fedsim.federation.client.admission import ReceivedMessage
+from fedsim.federation.client.admission import Received
 from fedsim.federation.protocol import consent, messages, node_machine
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
@@ -29,7 +29,7 @@ PROGRESS = "round"
 
 
 def follow(
-    received: ReceivedMessage,
+    received: Received,
     parameters: torch.Tensor,
     sent: torch.Tensor,
     taking_part: torch.Tensor | None,
@@ -52,7 +52,7 @@ def follow(
         _remember(received.context, memory, received.request.round)
 
 
-def conclude(received: ReceivedMessage) -> None:
+def conclude(received: Received) -> None:
     context, config, loaded = received.context, received.config, received.loaded
     request = received.request
     if _follows_rounds(received):
@@ -87,13 +87,13 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
     return records
 
 
-def _follows_rounds(received: ReceivedMessage) -> bool:
+def _follows_rounds(received: Received) -> bool:
     vantage, audit = received.config.federation.vantage, received.config.audit
     follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
     return follows and at_server.seat(audit.mode).follows
 
 
-def _attack_losses(received: ReceivedMessage) -> dict[str, npt.NDArray[Any]]:
+def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     """Return the scores of attacks on the final model, which read losses without noise."""
     config, loaded, trials = received.config, received.loaded, received.request.trial_numbers
     model = received.model
@@ -105,7 +105,7 @@ def _attack_losses(received: ReceivedMessage) -> dict[str, npt.NDArray[Any]]:
     return attack
 
 
-def _target(received: ReceivedMessage) -> npt.NDArray[np.intp]:
+def _target(received: Received) -> npt.NDArray[np.intp]:
     if received.config.privacy.unit == "client":
         return received.loaded.owned_by(received.request.target_client)
     return np.asarray([received.request.record])
@@ -118,7 +118,7 @@ def _waits(federation: FederationConfig) -> bool:
     )
 
 
-def _recall(received: ReceivedMessage) -> Memory:
+def _recall(received: Received) -> Memory:
     """Return the memory after this message's aggregate; an empty memory in the first round."""
     request, loaded = received.request, received.loaded
     if request.round == 1:
@@ -137,7 +137,7 @@ def _recall(received: ReceivedMessage) -> Memory:
     return participant.observe(memory, received.array(messages.AGGREGATE))
 
 
-def _expect_late(memory: Memory, received: ReceivedMessage) -> Memory:
+def _expect_late(memory: Memory, received: Received) -> Memory:
     """Form the hypotheses about the previous aggregate, whose participants the message names."""
     message, context = received.message, received.context
     config, loaded = received.config, received.loaded

@@ -22,8 +22,8 @@ from flwr.app import ArrayRecord, Context
 
 from fedsim.common import private_files, reading
 from fedsim.configuration import from_run_config
-from fedsim.federation.client import admission, client_ledger
-from fedsim.federation.client.admission import ReceivedMessage
+from fedsim.federation.client import client_ledger
+from fedsim.federation.client.admission import Received
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, messages
 
@@ -58,7 +58,7 @@ class Answering:
 
 
 def answered(
-    received: ReceivedMessage, record: str, enter: Callable[[], None], answer: Callable[[], Arrays]
+    received: Received, record: str, enter: Callable[[], None], answer: Callable[[], Arrays]
 ) -> Arrays:
     """Return the records of an answer: those that left before, or new ones behind their charge.
 
@@ -95,13 +95,13 @@ def repeats(context: Context) -> bool:
 
 
 @contextmanager
-def _answering(received: ReceivedMessage) -> Iterator[Answering | None]:
+def _answering(received: Received) -> Iterator[Answering | None]:
     """Yield what is known of a request, and let no other process answer it within the block.
 
     Yields None unless the answer is a sum with noise, of a deployed client in a training that may
     be repeated.
     """
-    terms = consent.terms(received.context.node_config)
+    terms = received.terms
     if terms is None or not repeats(received.context):
         yield None
         return
@@ -117,9 +117,9 @@ def _answering(received: ReceivedMessage) -> Iterator[Answering | None]:
         yield begun
 
 
-def _begun(path: Path, received: ReceivedMessage) -> Answering:
+def _begun(path: Path, received: Received) -> Answering:
     """Return the request as the file knows it; a new one is written to the file first."""
-    entry = admission.answer_to(received, received.request.noise_multiplier)
+    entry = received.entry(received.request.noise_multiplier)
     content = received.model.cpu().numpy().tobytes()
     parts = (entry.experiment, entry.records, entry.noise_multiplier, received.request.role)
     numbers = (entry.first_trial, entry.trials, entry.round)

@@ -16,10 +16,9 @@ from fedsim.common.randomness import generator
 from fedsim.configuration import from_run_config
 from fedsim.configuration.federation import OWN
 from fedsim.federation.client import admission, kept_answer
-from fedsim.federation.client.admission import ReceivedMessage
-from fedsim.federation.client.preparation import configured, known_to, prepared
+from fedsim.federation.client.admission import Received, admitted
 from fedsim.federation.protocol import consent, messages
-from fedsim.federation.protocol.messages import Request, Role
+from fedsim.federation.protocol.messages import Role
 from fedsim.game import federation
 from fedsim.game.client import (
     challenge_contributions,
@@ -30,14 +29,13 @@ from fedsim.game.client import (
     noise,
 )
 from fedsim.game.known_round import KnownRound, coins_of
-from fedsim.game.mechanisms import fixed_point, vantages
-from fedsim.game.mechanisms.fixed_point import FixedPoint
-from fedsim.game.observers import at_server
+from fedsim.game.mechanisms import vantages
 from fedsim.learning.training import clipped_block
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
 if TYPE_CHECKING:
     from fedsim.game.canary import Canaries
+    from fedsim.game.mechanisms.fixed_point import FixedPoint
 
 LARGEST = float(np.finfo(np.float32).max)
 """Largest number that a message can hold."""
@@ -48,22 +46,25 @@ def data_digest(message: Message, context: Context) -> Message:
 
     A message with a run's first request reserves what the run plans in the client's budget.
     """
-    partition, config = messages.partition(context), configured(context)
-    answer = messages.reply(message, partition)
+    partition = messages.partition(context)
+    if messages.REQUEST in message.content:
+        received = Received.of(message, context)
+        admission.reserve(received)
+        config = received.config
+    else:
+        config = admission.configured(context)
+        admission.known_to(config.experiment, partition)
     # Clients with their own records have only the schema in common.
     records = config.data.name == OWN or not consent.protects(context.node_config)
-    loaded = known_to(config.experiment, partition)
-    if messages.REQUEST in message.content:
-        request = Request.from_content(message.content)
-        admission.reserve(ReceivedMessage(message, context, config, loaded, request))
     digest = federation.digest(config.experiment, partition, records)
+    answer = messages.reply(message, partition)
     answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return answer
 
 
 def local_sensitivity(message: Message, context: Context) -> Message:
     """Return the local sensitivity of the challenge, |g - g'|, float64 [T]."""
-    received = prepared(message, context)
+    received = admitted(message, context)
     why = "the server asks for the norm of one record's gradient, which no noise protects"
     consent.require(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
     present, absent = challenge_contributions(_known_round(received, received.model))
@@ -81,32 +82,40 @@ def train(message: Message, context: Context) -> Message:
     Raises RuntimeError if the client drops out of this round by chance.
     """
     start = time.perf_counter()
-    received = prepared(message, context)
-    config, request, partition = received.config, received.request, received.partition
+    received = admitted(message, context)
+    request, partition = received.request, received.partition
     _may_drop_out(received)
     parameters = received.model
-    if partition not in config.participation.participants(request.round):
-        return _without_joining(received, parameters, start)
+    content: dict[str, ArrayRecord] = {}
+    if partition in received.config.participation.participants(request.round):
 
-    def enter() -> None:
-        # From here on the request counts as answered, even if the answer fails.
-        admission.enter(received)
-        admission.keep_model(received, parameters)
+        def enter() -> None:
+            # From here on the request counts as answered, even if the answer fails.
+            admission.enter(received)
+            admission.keep_model(received, parameters)
 
-    answer = _computing(received, parameters)
-    content = kept_answer.answered(received, messages.REPLY, enter, answer)
-    seconds = _seconds(context, start)
+        answer = _computing(received, parameters)
+        content = kept_answer.answered(received, messages.REPLY, enter, answer)
+    else:
+        sent = torch.zeros_like(parameters, dtype=torch.float64)
+        coins = coins_of(received.config.game, received.loaded, request.game)
+        _follow(received, parameters, sent, coins)
+    seconds = _seconds(received, start)
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
 
 def _computing(
-    received: ReceivedMessage, parameters: torch.Tensor
+    received: Received, parameters: torch.Tensor
 ) -> Callable[[], dict[str, ArrayRecord]]:
     """Return the function that computes an answer. Whatever can be refused is refused here."""
     config, request = received.config, received.request
     coins = coins_of(config.game, received.loaded, request.game)
-    disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
-    grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
+    disclosing = admission.reads_noise(config.audit.mode) or request.role == Role.COLLUDER
+    grid = None
+    if config.federation.trust.model.summed_securely:
+        from fedsim.game.mechanisms import fixed_point  # noqa: PLC0415  (integers only)
+
+        grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
 
     def own_noise(step: int) -> torch.Tensor:
@@ -125,39 +134,32 @@ def _computing(
         total = local_steps(contributed, parameters, steps, size, drawing)
         reply, sent = _encoded(total, grid, bounded)
         content = {messages.REPLY: messages.array_record(sum=reply)}
-        content |= disclosed(received, parameters, coins, noises)
-        if request.role == Role.ADVERSARY:
-            from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
-
-            adversary_node.follow(received, parameters, sent, coins)
-        return content | distances(received, parameters)
+        content |= _disclosed(received, parameters, coins, noises)
+        _follow(received, parameters, sent, coins)
+        return content | _distances(received, parameters)
 
     return answer
 
 
-def _without_joining(received: ReceivedMessage, parameters: torch.Tensor, start: float) -> Message:
-    """Return the adversary's reply to a round that it sees and does not join."""
-    request = received.request
-    if request.role == Role.ADVERSARY:
+def _follow(
+    received: Received,
+    parameters: torch.Tensor,
+    sent: torch.Tensor,
+    coins: torch.Tensor | None,
+) -> None:
+    """Let the adversary follow a round in which it knows its own message."""
+    if received.request.role == Role.ADVERSARY:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
-        sent = torch.zeros_like(parameters, dtype=torch.float64)
-        coins = coins_of(received.config.game, received.loaded, request.game)
         adversary_node.follow(received, parameters, sent, coins)
-    seconds = _seconds(received.context, start)
-    return messages.reply(
-        received.message, received.partition, seconds=seconds, round=request.round
-    )
 
 
-def _seconds(context: Context, start: float) -> float:
+def _seconds(received: Received, start: float) -> float:
     """Return the seconds that an answer took; 0 for protected records, whose number they reveal."""
-    return 0.0 if consent.protects(context.node_config) else time.perf_counter() - start
+    return 0.0 if received.protecting else time.perf_counter() - start
 
 
-def _noise(
-    received: ReceivedMessage, step: int, size: int, grid: FixedPoint | None
-) -> torch.Tensor:
+def _noise(received: Received, step: int, size: int, grid: "FixedPoint | None") -> torch.Tensor:
     """Return the client's noise of one local step, float64 [T, P], on the grid if there is one."""
     config, request = received.config, received.request
     drawn = noise(
@@ -172,7 +174,7 @@ def _noise(
 
 
 def _encoded(
-    total: torch.Tensor, grid: FixedPoint | None, bounded: bool
+    total: torch.Tensor, grid: "FixedPoint | None", bounded: bool
 ) -> tuple[npt.NDArray[np.generic], torch.Tensor]:
     """Return the sum as it is sent, and as the server will read it.
 
@@ -195,12 +197,12 @@ def _encoded(
 def evaluate(message: Message, context: Context) -> Message:
     """Receive the final model and aggregate, from which the adversary alone concludes."""
     start = time.perf_counter()
-    received = prepared(message, context)
+    received = admitted(message, context)
     if received.request.role == Role.ADVERSARY:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
         adversary_node.conclude(received)
-    return messages.reply(message, received.partition, seconds=_seconds(context, start))
+    return messages.reply(message, received.partition, seconds=_seconds(received, start))
 
 
 def findings(message: Message, context: Context) -> Message:
@@ -214,7 +216,7 @@ def findings(message: Message, context: Context) -> Message:
     return messages.reply(message, messages.partition(context), records)
 
 
-def _may_drop_out(received: ReceivedMessage) -> None:
+def _may_drop_out(received: Received) -> None:
     """Raise RuntimeError if chance makes this client fail in this round, never the adversary."""
     request, rate = received.request, received.config.federation.dropout_rate
     if not rate or request.role == Role.ADVERSARY:
@@ -228,9 +230,9 @@ def _may_drop_out(received: ReceivedMessage) -> None:
 
 
 def _contribution(
-    received: ReceivedMessage,
+    received: Received,
     coins: torch.Tensor | None,
-    grid: FixedPoint | None,
+    grid: "FixedPoint | None",
 ) -> Callable[[torch.Tensor, int], torch.Tensor]:
     """Return the function from a model [T, P] to this client's part of a step, without noise.
 
@@ -258,13 +260,13 @@ def _contribution(
 
 
 def _known_round(
-    received: ReceivedMessage, model: torch.Tensor, coins: torch.Tensor | None = None
+    received: Received, model: torch.Tensor, coins: torch.Tensor | None = None
 ) -> KnownRound:
     game = received.request.game
     return KnownRound(received.config.game, received.loaded, game, model, coins)
 
 
-def _planted(received: ReceivedMessage) -> "Canaries | None":
+def _planted(received: Received) -> "Canaries | None":
     """Return this client's canaries or None. Raises InputError if the run does not allow them."""
     node, config = received.context.node_config, received.config
     if (seed := node.get(consent.CANARY_SEED)) is None:
@@ -289,7 +291,7 @@ def _planted(received: ReceivedMessage) -> "Canaries | None":
     return Canaries(int(seed), count)
 
 
-def _noise_std(received: ReceivedMessage, grid: FixedPoint | None) -> torch.Tensor:
+def _noise_std(received: Received, grid: "FixedPoint | None") -> torch.Tensor:
     """Return the standard deviation [T] of this client's noise; on a grid, of its share."""
     scheme, request = received.config.scheme, received.request
     if grid is not None:
@@ -303,15 +305,15 @@ def _noise_std(received: ReceivedMessage, grid: FixedPoint | None) -> torch.Tens
     return torch.full((request.trials,), std, dtype=torch.float64, device=received.loaded.device)
 
 
-def disclosed(
-    received: ReceivedMessage,
+def _disclosed(
+    received: Received,
     parameters: torch.Tensor,
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
 ) -> dict[str, ArrayRecord]:
     """Return the records beside a sum: an auditor's measurement, or a colluder's noises, [T, P]."""
     request = received.request
-    if not at_server.seat(received.config.audit.mode).reads_noise:
+    if not admission.reads_noise(received.config.audit.mode):
         if request.role != Role.COLLUDER or not noises:
             return {}
         (noise_drawn,) = noises
@@ -323,7 +325,7 @@ def disclosed(
 
 
 def _measurement(
-    received: ReceivedMessage,
+    received: Received,
     parameters: torch.Tensor,
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
@@ -344,7 +346,7 @@ def _measurement(
     return measured
 
 
-def distances(received: ReceivedMessage, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
+def _distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
     """Return the gradient distances for the Bayesian accountant; empty where it needs none."""
     config, request = received.config, received.request
     evaluated = config.audit.evaluated(request.trial_numbers)

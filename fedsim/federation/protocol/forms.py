@@ -15,15 +15,6 @@ from flwr.app import Array, RecordDict
 from fedsim.common import reading
 from fedsim.common.foreign_text import brief
 from fedsim.federation.protocol import messages
-from fedsim.game.mechanisms import vantages
-from fedsim.game.observers.memory import (
-    HISTORY,
-    MEMBERSHIP,
-    POISON_SCORES,
-    POPULATION,
-    POPULATION_LOSSES,
-)
-from fedsim.privacy.trust.model import Vantage
 
 MOST_SHOWN = 60
 """Letters of a message's names that a complaint repeats."""
@@ -103,15 +94,14 @@ def check(content: RecordDict, needed: Forms, optional: Forms | None = None) -> 
             form.check_values(records[name][key], name)
 
 
-def findings(configured: Vantage, audit_vantages: str, trials: int, rounds: int) -> dict[str, Form]:
-    """Return the forms of all arrays that an adversary's findings may have."""
-    ends = {vantages.suffix(v, configured) for v in vantages.measured(configured, audit_vantages)}
-    history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in ends}
-    form = Form(None, ((trials,), (trials, rounds)), infinite=True)
-    others = tuple((trials, size) for size in range(1, POPULATION + 1))
-    return dict.fromkeys({*history, *MEMBERSHIP, POISON_SCORES}, form) | {
-        POPULATION_LOSSES: Form(None, others, infinite=True)
-    }
+def check_only(content: RecordDict, name: str, form: Form) -> None:
+    """Raise ValueError unless a message has a record of one array, of this form."""
+    record = messages.array_records(content).get(name)
+    if record is None or len(record) != 1:
+        raise ValueError(f"it has no record '{name}' of one array")
+    (array,) = record.values()
+    form.check(array, name)
+    form.check_values(array, name)
 
 
 def check_findings(content: RecordDict, known: Mapping[str, Form], needed: str | None) -> None:

@@ -23,6 +23,13 @@ from fedsim.federation.server.batch import Array, Batch, Received, Round
 from fedsim.game import federation, one_run
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server
+from fedsim.game.observers.memory import (
+    HISTORY,
+    MEMBERSHIP,
+    POISON_SCORES,
+    POPULATION,
+    POPULATION_LOSSES,
+)
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
@@ -137,7 +144,7 @@ def accept_findings(batch: Batch, answers: Iterable[Message]) -> Message:
     follows = at_server.seat(config.audit.mode).follows
     if follows and Vantage.PARTICIPANT in vantages.measured(configured, listed):
         needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, configured)}"
-    known = forms.findings(configured, listed, len(batch.trials), batch.plan.rounds)
+    known = _findings(configured, listed, len(batch.trials), batch.plan.rounds)
     (reply,) = accept(
         batch,
         answers,
@@ -146,6 +153,19 @@ def accept_findings(batch: Batch, answers: Iterable[Message]) -> Message:
         lambda reply: forms.check_findings(reply.content, known, needed),
     ).values()
     return reply
+
+
+def _findings(
+    configured: Vantage, audit_vantages: str, trials: int, rounds: int
+) -> dict[str, Form]:
+    """Return the forms of all arrays that an adversary's findings may have."""
+    ends = {vantages.suffix(v, configured) for v in vantages.measured(configured, audit_vantages)}
+    history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in ends}
+    form = Form(None, ((trials,), (trials, rounds)), infinite=True)
+    others = tuple((trials, size) for size in range(1, POPULATION + 1))
+    return dict.fromkeys({*history, *MEMBERSHIP, POISON_SCORES}, form) | {
+        POPULATION_LOSSES: Form(None, others, infinite=True)
+    }
 
 
 def accept_sensitivity(batch: Batch, round: int, answers: Iterable[Message]) -> Floats:
