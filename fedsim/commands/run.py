@@ -297,7 +297,7 @@ def answer_of(
 
 def trained(directory: RunDirectory) -> Training:
     """Return the answer of a finished training."""
-    from fedsim.reports import model_card  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.reports import model_card, training_report  # noqa: PLC0415  (torch is slow)
     from fedsim.reports.document import terminal  # noqa: PLC0415
 
     card, report = model_card.read_card(directory), directory.read_json("report.json")
@@ -310,7 +310,8 @@ def trained(directory: RunDirectory) -> Training:
         config=directory.config,
         details=card,
         _terminal=lambda: terminal.shown(
-            model_card.summary(card), lines(f"Model and card: {directory.path / 'public'}")()
+            training_report.summary(directory, card),
+            lines(f"Model and card: {directory.path / 'public'}")(),
         ),
     )
 

@@ -12,7 +12,7 @@ from fedsim.audits.results.report import Report
 from fedsim.learning.training.criterion import judge
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import terminal, worth
-from fedsim.reports.document.first_screen import share, shares
+from fedsim.reports.document.first_screen import most, share, shares
 from fedsim.reports.document.wording import number, percent, span
 from fedsim.reports.sections import observers
 
@@ -94,7 +94,7 @@ def _table(rows: Sequence[Row]) -> doc.Table:
             f"{row['trust']}{colluding}",
             observers.NAMES[row["vantage"]],
             f"{right}\n{ends}" if ends else right,
-            "none" if row["limit"] >= 1 else percent(share(row["limit"])),
+            most(row["limit"], row["epsilon"]),
             number(row["epsilon"]) if math.isfinite(row["epsilon"]) else "none",
             row["verdict"].replace(", ", ",\n"),
         ]

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from rich.console import RenderableType
-from rich.text import Text
 
 import fedsim
 from adversaries.errors import InputError
@@ -34,10 +32,6 @@ from fedsim.reports.card_types import (
     Rehearsal,
     ReleasedTowards,
 )
-from fedsim.reports.document import terminal
-from fedsim.reports.document.blocks import tabulated
-from fedsim.reports.document.wording import number
-from fedsim.reports.model_quality import learning
 
 FILE = "rehearsal.json"
 
@@ -189,26 +183,8 @@ def read_card(directory: RunDirectory) -> ModelCard:
             if not row.epsilon or row.vantage not in list(Vantage):
                 raise ValueError(f"'{row.vantage}' is no vantage point with an epsilon")
         # Every number is shown once, so that none is impossible on a page.
-        summary(card)
         as_markdown_page(card)
     return card
-
-
-def summary(card: ModelCard) -> RenderableType:
-    privacy = card.privacy
-    names = list(privacy.towards[0].epsilon)
-    rows = [
-        [row.vantage.replace("-", " "), *(number(row.epsilon.get(name)) for name in names)]
-        for row in privacy.towards
-    ]
-    by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
-    lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.")]
-    if not privacy.guaranteed:
-        lines.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
-    lines += [Text(f"Warning: {sentence}") for sentence in card.uncovered or ()]
-    if card.utility is not None:
-        lines.append(Text(learning(card.utility, card.task)))
-    return terminal.shown(terminal.table(by_name, title=card.name), *lines)
 
 
 def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:

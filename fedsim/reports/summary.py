@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.results.report import Report
@@ -105,18 +104,12 @@ def _paragraphs(
     yield from (Paragraph(Text(each), 1) for each in decisions)
 
 
-def _observers(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+def _observers(report: Report) -> RenderableType:
     rows = observers.shown(report)
-    for heading in (*observers.short(report, rows[0]), "Verdict"):
-        name = heading.lower().replace(" = ", "=")
-        whole = heading != "Verdict"
-        table.add_column(name, header_style="", overflow="fold", no_wrap=whole)
-    for row in rows:
-        mark, cells = observers.mark(report, row), observers.short(report, row).values()
-        verdict = Text(mark.text.lower(), terminal.COLOURS.get(mark.kind, ""))
-        table.add_row(*map(Text, cells), verdict)
-    return table
+    headings = [name.lower().replace(" = ", "=") for name in observers.short(report, rows[0])]
+    cells = [[*observers.short(report, row).values()] for row in rows]
+    marks = [observers.mark(report, row) for row in rows]
+    return terminal.observers(headings, list(zip(cells, marks, strict=True)))
 
 
 def _in_full(report: Report, row: RunRow) -> Iterator[Text]:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from adversaries.errors import InputError
 from fedsim.audits.results import verdicts
@@ -24,13 +26,13 @@ from fedsim.reports import model_card, model_quality
 from fedsim.reports.card_page import mechanism_towards
 from fedsim.reports.card_types import ModelCard, Privacy, Rehearsal, ReleasedTowards
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, worth
-from fedsim.reports.document.first_screen import FAILED, report_check, share, shares
+from fedsim.reports.document import first_screen, release, terminal
+from fedsim.reports.document.first_screen import share, shares
 from fedsim.reports.document.html import render
-from fedsim.reports.document.wording import number, percent
+from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.sections import reading
-from fedsim.reports.sections.observers import WHO
+from fedsim.reports.sections.observers import MEANT
 
 KIND = "training"
 
@@ -110,6 +112,7 @@ UNPROTECTED = (
     "guarantee protects the people whose records were used."
 )
 
+PRIVATE = "This page, and all else outside public/, is for the operator of the server alone."
 CONFIDENTIAL = (
     "The rest of this directory, including this page, is for the operator of the server only. It "
     "says which client answered when, and describes the messages of each client."
@@ -232,40 +235,72 @@ def render_html(report: TrainingReport, card: ModelCard) -> str:
 
 
 TRAINED = "{clients} clients trained a model ({network}) in {rounds} rounds."
-LIMITED = (
-    "An adversary that guesses whether one {unit} was used is right in at most {most} of cases "
-    "({who}). Tossing a coin is right in 50%."
-)
-NAKED = "No noise protects a {unit} from the {who}."
-UNGUARANTEED = "By its size alone, the noise has ε = {epsilon} towards the {who}."
+HEADINGS = "Limit", "ε at δ = {:.3g}"
+
+
+def _cells(one: Towards, card: ModelCard) -> list[str]:
+    """Return the limits of an observer: of its right answers, and ε."""
+    limited = card.privacy.guaranteed and math.isfinite(one.epsilon)
+    return [percent(one.right_at_most), number(one.epsilon) if limited else "none"]
+
+
+def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> str:
+    """Return whether the model may be shared."""
+    if report.alarms:
+        return release.CONTRADICTED
+    if not card.privacy.guaranteed:
+        return release.UNPROTECTED
+    model = next((each for each in observers if each.name == "released model"), observers[-1])
+    who, unit = "anyone with the model", card.privacy.unit
+    return release.decide("Sharing public/", model.right_at_most, unit, who)
+
+
+def _answer(card: ModelCard) -> Iterator[str]:
+    yield f"{PRIVATE} {TRAINED.format(**vars(card))}"
+    if not card.privacy.guaranteed:
+        yield f"No guarantee of differential privacy. {card.privacy.note}"
+    yield from (f"Warning: {text}" for text in card.uncovered or ())
+    if card.utility is not None:
+        yield model_quality.learning(card.utility, card.task)
+
+
+def summary(directory: RunDirectory, card: ModelCard) -> RenderableType:
+    """Return the result of a training on a terminal."""
+    report = assemble(directory)
+    seen, steps = towards(report, card), _steps(report, card, towards(report, card))
+    cells = [([each.name, *_cells(each, card)], each.bar.mark) for each in seen]
+    headings = ["observer", *(each.lower().format(card.privacy.delta) for each in HEADINGS)]
+    alarms = [Text(f"ALARM: {text}", "bold red") for text in report.contradictions]
+    return Group(
+        Text(card.name, "bold"),
+        *alarms,
+        Text(f"{_release(report, card, seen)}\n"),
+        terminal.observers(headings, cells),
+        Text(f"\n{MEANT}"),
+        *map(Text, _answer(card)),
+        *map(Text, steps),
+        Text(f"{counted(report.alarms, 'alarm')}, {len(steps)} to decide."),
+    )
 
 
 def _first(
     report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
 ) -> doc.FirstScreen:
-    privacy, names = card.privacy, dict[doc.Mark, list[str]]()
-    for each in observers:
-        names.setdefault(each.bar.mark, []).append(each.name)
-    states: list[str | doc.Mark] = []
-    for mark, alike in names.items():
-        states += [f"{', '.join(alike).capitalize()}: ", mark, " "]
-    answer: list[doc.Words] = [states, f"{TRAINED.format(**vars(card))} {_limits(card, observers)}"]
-    if not privacy.guaranteed:
-        answer.append(f"No guarantee of differential privacy. {privacy.note}")
-    answer += card.uncovered or ()
-    if card.utility is not None:
-        answer.append(model_quality.learning(card.utility, card.task))
+    privacy = card.privacy
     of = "client with all its data" if privacy.unit == "client" else "record"
-    rows = [[each.name, number(each.epsilon), each.sees] for each in observers]
+    rows = [[each.name.capitalize(), *_cells(each, card), each.sees] for each in observers]
+    headings = [each.format(privacy.delta) for each in HEADINGS]
     return doc.FirstScreen(
-        answer=answer,
+        release=_release(report, card, observers),
+        answer=[*_answer(card)],
         alarming=bool(report.alarms),
         figure=doc.Bars(
             [each.bar for each in observers],
             f"How often an adversary can be right, at most, about whether one {of} was used.",
         ),
-        table=doc.tabulated(("Observer", f"ε at δ = {privacy.delta:.3g}", "Note"), rows),
-        checks=_checks(report, card, observers),
+        table=doc.tabulated(("Observer", *headings, "What it sees"), rows),
+        note=MEANT,
+        gate=first_screen.gate(report.as_json()),
         steps=_steps(report, card, observers),
         sign_off=first_screen.sign_off(
             purpose=card.purpose,
@@ -277,25 +312,7 @@ def _first(
     )
 
 
-def _limits(card: ModelCard, observers: Sequence[Towards]) -> str:
-    """Return how often each observer can be right, or what the noise has; those alike together."""
-    said = dict[str, list[str]]()
-    for each in observers:
-        if each.right_at_most < 1:
-            form = LIMITED.replace("{most}", percent(each.right_at_most))
-        elif math.isinf(each.epsilon):
-            form = NAKED
-        else:
-            form = UNGUARANTEED.replace("{epsilon}", number(each.epsilon))
-        said.setdefault(form, []).append(each.name)
-    return " ".join(
-        form.format(unit=card.privacy.unit, who=" and the ".join(who)) for form, who in said.items()
-    )
-
-
-def _steps(
-    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
-) -> list[doc.Words]:
+def _steps(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> list[str]:
     advice, guaranteed = state(report, card).advice, card.privacy.guaranteed
     trusted = guaranteed and any(each.right_at_most >= 1 for each in observers)
     public = guaranteed and not report.alarms
@@ -303,55 +320,10 @@ def _steps(
         advice: bool(advice),
         "Decide whether you trust the observers from whom no noise protects.": trusted,
         "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
+        "Decide whether the limit for anyone with the model is acceptable.": public,
         "Share only the folder public/. Keep the rest of this directory to yourself.": public,
     }
     return [step for step, applies in steps.items() if applies]
-
-
-def _checks(
-    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
-) -> list[doc.Check]:
-    document, epsilon = report.as_json(), max(each.epsilon for each in observers)
-    checks = [
-        report_check(
-            "No measurement contradicts the claimed noise.",
-            "alarms > 0",
-            document,
-            failed="The released sums or messages contradict the claimed noise.",
-        ),
-        report_check(
-            "The report contains a measurement of the noise.",
-            "rounds.-1.noise_at_most.# < 1",
-            document,
-            fails="",
-            unknown="The noise of this training was not measured.",
-        ),
-        report_check(
-            "Every client answered in every round.",
-            "missing.# > 0",
-            document,
-            failed="Clients were missing in some rounds.",
-        ),
-    ]
-    if not card.privacy.guaranteed:
-        checks.append(doc.Check(FAILED, "The training has no guarantee of differential privacy."))
-    else:
-        naked = [one for one in card.privacy.towards if _right_at_most(card.privacy, one) >= 1]
-        checks += [
-            doc.Check(
-                FAILED,
-                f"Theory sets no limit for {WHO[one.vantage]}, who can always tell whether the "
-                f"{card.privacy.unit} was used.",
-            )
-            for one in naked
-        ]
-    if card.privacy.guaranteed and math.isfinite(epsilon):
-        text = "The rounds cost no more ε than the model's card states."
-        failed = "The rounds cost more ε than the model's card states."
-        checks.append(report_check(text, f"epsilon > {1.001 * epsilon}", document, failed=failed))
-    if card.utility is not None:
-        checks.append(worth.check(card.utility.measured(card.task)))
-    return checks
 
 
 def _figures(report: TrainingReport) -> Iterator[doc.Figure]:

@@ -14,7 +14,6 @@ from fedsim.reports.document import first_screen, terminal
 from fedsim.reports.document.blocks import (
     Bars,
     Block,
-    Check,
     Document,
     Figure,
     FirstScreen,
@@ -60,7 +59,6 @@ class StudyPage:
     document: Mapping[str, Any]
     alarming: bool = False
     figure: Bars | None = None
-    checks: Sequence[Check] = ()
     steps: Sequence[Words] = ()
     also: Sequence[Block] = ()
     sections: Sequence[Block] = ()
@@ -88,7 +86,6 @@ class StudyPage:
             alarming=self.alarming,
             figure=self.figure,
             table=self.table,
-            checks=self.checks,
             steps=self.steps,
             sign_off=first_screen.sign_off(
                 data=self.data, date=first_screen.today(), limits=self.limits

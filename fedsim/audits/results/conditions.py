@@ -154,6 +154,14 @@ def number_at(report: Mapping[str, Any], path: str) -> float | None:
     return None if isinstance(number, str) else number
 
 
+def readings(report: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the numbers of a report by their short names; None where there is no number."""
+    found = {name: number_at(report, name) for name in names(kind_of(report))}
+    others = (each for each in report.get("rows", {}) if each != report.get("vantage"))
+    wide = [f"rows.{each}.{name}" for each in others for name in ("epsilon", "rho_alpha")]
+    return found | {path: number_at(report, path) for path in wide}
+
+
 def kind_of(report: Mapping[str, Any]) -> str:
     return str(report.get("kind", RUN))
 

@@ -101,7 +101,7 @@ MUST_BE_TRUSTED = StateWords(
     "Must be trusted",
     "caution",
     "the server sees sums without noise",
-    "Do you trust the operator of the server? If not, change federation.trust.",
+    "Do you trust the operator of the server? If not, set federation.trust=distributed or local.",
 )
 NO_PROTECTION = StateWords(
     "Not protected",
@@ -133,7 +133,7 @@ CONTRADICTED = StateWords(
     "alarm",
     "an alarm, with 99.99 % confidence: a measurement contradicts theory, the claim, or what was "
     "declared",
-    "Do not release, and do not rely on ε. The alarm names the likely cause.",
+    "Do not rely on ε. The alarm names the likely cause.",
 )
 
 VAGUE = 0.5

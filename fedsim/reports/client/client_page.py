@@ -13,7 +13,7 @@ from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.client.report import ClientReport, ClientTraining, Exposure, Signal
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import first_screen, terminal
-from fedsim.reports.document.first_screen import OPEN, settled, share
+from fedsim.reports.document.first_screen import share
 from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
@@ -112,17 +112,11 @@ def _first(report: ClientReport) -> doc.FirstScreen:
     ]
     bars = [bar for training in report.trainings[-MOST:] for bar in _bars(training)]
     caption = "Largest share of right answers about one of this client's records."
-    within = settled(
-        budget.epsilon <= budget.epsilon_limit,
-        "What was released is within the client's budget.",
-        "What was released exceeds the client's budget.",
-    )
     return doc.FirstScreen(
         answer=[verdict(report)],
         alarming=budget.epsilon > budget.epsilon_limit,
         figure=doc.Bars(bars, caption, share(limit)) if bars else None,
         table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
-        checks=[within, *(_gone(each) for each in report.trainings if each.measured is None)],
         steps=_steps(report),
         sign_off=first_screen.sign_off(
             data=f"the records of client {report.client}",
@@ -141,10 +135,6 @@ def _bars(training: ClientTraining) -> Iterator[doc.Bar]:
         mark = doc.Mark(verdicts.NOT_MEASURED.kind, verdicts.NOT_MEASURED.text)
         bar, most = f"{training.name}: most exposed record", measured.exposure.highest.advantage
         yield doc.Bar(bar, mark, share(most), None, limit, how="its gradients allow")
-
-
-def _gone(training: ClientTraining) -> doc.Check:
-    return doc.Check(OPEN, GONE.format(name=training.name))
 
 
 def _steps(report: ClientReport) -> list[str]:

@@ -196,39 +196,25 @@ Block = Prose | Listing | Table | Heading | Bullets | Label | Html | Figure | Ba
 
 
 @dataclass(frozen=True)
-class Check:
-    """One check of a result, as a release gate would make it.
-
-    Attributes:
-        mark: good if it passed, alarm if it failed, open if it cannot tell.
-        text: the checked statement, a sentence.
-        condition: of `--fail-if`, which shuts a gate unless the check passes; "" if no number of
-            the report decides the check.
-    """
-
-    mark: Mark
-    text: str
-    condition: str = ""
-
-
-@dataclass(frozen=True)
 class FirstScreen:
     """The first screen of a page.
 
     Attributes:
         answer: sentences; the first answers the reader's question.
+        release: whether it may be released, in a sentence ahead of the answer; "" where nothing is.
         figure: None if the page has no vantage point.
         table: three to five rows.
         note: what the table's columns mean.
-        checks: in any order; the page shows the failed ones first.
+        gate: numbers that a release gate can test, with their names.
     """
 
     answer: Sequence[Words]
+    release: str = ""
     alarming: bool = False
     figure: Bars | Figure | None = None
     table: Table | None = None
     note: str = ""
-    checks: Sequence[Check] = ()
+    gate: Entries = field(default_factory=list)
     steps: Sequence[Words] = ()
     sign_off: Entries = field(default_factory=list)
 

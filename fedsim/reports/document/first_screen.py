@@ -5,35 +5,35 @@ written quickly while a run goes on. Text stands beside the bars as text. Marks 
 well as colour.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from markupsafe import Markup
 
-from fedsim.audits.results.conditions import complaint, kind_of, number_at, parse
+from fedsim.audits.results.conditions import readings
 from fedsim.reports.document.blocks import (
     Bar,
     Bars,
     Block,
     Bullets,
-    Check,
     Code,
+    Entries,
     FirstScreen,
     Heading,
     Listing,
-    Mark,
     Part,
     Prose,
     Words,
 )
-from fedsim.reports.document.wording import least_loss, percent, span
+from fedsim.reports.document.wording import number, percent, span
 
 GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
-MEASURED = " Thin bar: measured."
-LEGEND = " Pale bar: what theory allows."
+MEASURED = " Thin bar: measured, with interval."
+LEGEND = " Pale bar, up to the tick: allowed."
 OWN = "Dashed: your own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
@@ -53,6 +53,11 @@ ROW = Markup(
 def share(advantage: float) -> float:
     """Return how often an adversary of this advantage is right, where both worlds are as likely."""
     return (1 + advantage) / 2
+
+
+def most(rho_alpha: float, epsilon: float) -> str:
+    """Return the largest share of right answers, which is certainty without noise alone."""
+    return percent(share(rho_alpha) if math.isinf(epsilon) else min(share(rho_alpha), 0.9999))
 
 
 def shares(interval: Sequence[float] | None) -> tuple[float, float] | None:
@@ -100,7 +105,8 @@ def _row(bar: Bar, own: float | None) -> Markup:
     if bar.interval is not None:
         low, high = map(_at, bar.interval)
         marks.append(LINE.format("interval", low, 11, high, 11))
-        marks += [LINE.format("interval", end, 7, end, 15) for end in (low, high)]
+        shown = [_at(end) for end in bar.interval if end >= GUESSING]  # others end beyond the axis
+        marks += [LINE.format("interval", end, 7, end, 15) for end in shown]
     if bar.limit is not None and bar.limit < 1:
         marks.append(LINE.format("limit", _at(bar.limit), 1, _at(bar.limit), 21))
     if own is not None:
@@ -115,62 +121,19 @@ def _at(share: float) -> float:
     return EDGE + (100 - 2 * EDGE) * (within - GUESSING) / (1 - GUESSING)
 
 
-PASSED, FAILED, OPEN = Mark("good", "Passed"), Mark("alarm", "Failed"), Mark("open", "Cannot tell")
-ORDER = {"alarm": 0, "caution": 1, "open": 2, "good": 3}
-COUNTED = {"alarm": "failed", "open": "cannot tell", "good": "passed"}
 NOT_STATED = "not stated"
 HALF = 0.5
 """Share of the claimed noise below which an audit should see the shortfall."""
 
-
-def report_check(
-    text: str,
-    shuts: str,
-    report: Mapping[str, Any],
-    fails: str | None = None,
-    failed: str = "",
-    unknown: str = "The report lacks a number that this check needs.",
-) -> Check:
-    """Return a check of a report by the condition that would shut a release gate.
-
-    Args:
-        text: the checked statement, a sentence.
-        shuts: condition of `--fail-if` that shuts the gate unless the check passes.
-        report: content of report.json.
-        fails: condition that proves a failure. Without proof, a shut gate cannot tell. None: the
-            same as `shuts`. "": no proof is possible.
-        failed: sentence for a failed check; "" for `text`.
-        unknown: sentence for a check that cannot tell, which says why.
-    """
-    shut = _complaint(shuts, report)
-    if not shut:
-        return Check(PASSED, text, shuts)
-    proof = shut if fails is None else fails and _complaint(fails, report)
-    if proof and not proof.startswith("cannot tell"):
-        return Check(FAILED, failed or text, shuts)
-    return Check(OPEN, unknown, shuts)
+GATE = (
+    "A release gate ends with exit status 3 where a condition holds, or where its number is "
+    "missing, for example "
+)
 
 
-def settled(passes: bool, text: str, failed: str) -> Check:
-    """Return a check that no gate condition can state, with a sentence for each outcome."""
-    return Check(PASSED, text) if passes else Check(FAILED, failed)
-
-
-def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Check:
-    """Return the check that an audit would have noticed less than half of the claimed noise.
-
-    An audit that would not have noticed it has not failed; it cannot tell.
-    """
-    loss = "half of the claimed noise"
-    if (share := number_at(report, path)) and share > HALF:
-        loss = f"{least_loss(share)} of the claimed noise (the check requires 50%)"
-    text = f"{what} would detect, with 95% probability, a loss of {loss}."
-    missed = f"{what} might miss a loss of half of the claimed noise."
-    return report_check(text, f"{path} < {HALF}", report, fails="", unknown=missed)
-
-
-def _complaint(condition: str, report: Mapping[str, Any]) -> str:
-    return complaint(parse(condition, [kind_of(report)]), report)
+def gate(report: Mapping[str, Any]) -> Entries:
+    """Return the numbers that a release gate can test, by the names that --fail-if takes."""
+    return [(name, number(value)) for name, value in readings(report).items()]
 
 
 def sign_off(*, data: str, date: str, limits: str, purpose: str = "") -> list[tuple[str, str]]:
@@ -199,44 +162,25 @@ def parts(first: FirstScreen) -> dict[str, list[Block]]:
 
 
 def behind(first: FirstScreen) -> list[Block]:
-    """Return what stands folded below the sections: the checks of a gate, and the sign-off."""
+    """Return what stands folded below the sections: a gate's numbers, and the sign-off."""
     folded: list[Block] = []
-    if first.checks:
-        checks = Part(
-            "Checks of a release gate", _checks(first.checks), folded=True, anchor="checks"
-        )
-        folded.append(checks)
+    if first.gate:
+        example: Words = [GATE, Code("fedsim report RUN --fail-if 'alarms > 0'"), "."]
+        blocks: list[Block] = [Prose(example), Listing(first.gate, several=True)]
+        folded.append(Part("Numbers for a release gate", blocks, folded=True, anchor="gate"))
     if first.sign_off:
         folded.append(Part("Sign-off", [Listing(first.sign_off)], folded=True, anchor="sign-off"))
     return folded
 
 
 def in_short(first: FirstScreen) -> list[Block]:
-    return [*map(Prose, first.answer), *_table(first), *_steps(first.steps)]
+    told = [first.release] if first.release else []
+    return [*map(Prose, [*told, *first.answer]), *_table(first), *_steps(first.steps)]
 
 
 def _table(first: FirstScreen) -> list[Block]:
     note = [Prose(first.note, small=True)] if first.note else []
     return [] if first.table is None else [first.table, *note]
-
-
-def counted(checks: Sequence[Check]) -> str:
-    kinds = ["open" if one.mark.kind == "caution" else one.mark.kind for one in checks]
-    counts = (f"{kinds.count(kind)} {name}" for kind, name in COUNTED.items() if kind in kinds)
-    return f"Checks: {', '.join(counts)}"
-
-
-def _checks(checks: Sequence[Check]) -> list[Block]:
-    if not checks:
-        return []
-    ordered = sorted(checks, key=lambda one: ORDER[one.mark.kind])
-    items: list[Words] = []
-    for one in ordered:
-        gate: list[str | Code] = (
-            [" ", Code(f"--fail-if '{one.condition}'")] if one.condition else []
-        )
-        items.append([one.mark, f" {one.text}", *gate])
-    return [Prose(f"{counted(checks)}."), Bullets(items)]
 
 
 def _steps(steps: Sequence[Words]) -> list[Block]:

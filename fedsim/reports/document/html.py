@@ -137,6 +137,9 @@ BODY = """\
 {% from "blocks" import laid_out, heading %}
 {% if document.first.answer %}
 <section class="verdict{{ ' alarm' if document.first.alarming else '' }}">
+{% if document.first.release %}
+<p class="release">{{ document.first.release }}</p>
+{% endif %}
 {% for sentence in document.first.answer %}
 <p>{{ sentence | worded }}</p>
 {% endfor %}

@@ -46,6 +46,7 @@ p { margin: .6rem 0; max-width: 46rem; }
   border-left: 5px solid var(--blue); border-radius: 0 6px 6px 0; }
 .verdict.alarm { border-color: var(--alarm); }
 .verdict p { font-size: 1.12rem; line-height: 1.45; margin: 0; max-width: none; }
+.verdict .release { font-weight: 650; }
 .verdict p + p { margin-top: .4rem; font-size: 1rem; }
 .label { margin: .6rem 0; padding: .7rem 1rem; border-radius: 6px;
   border: 1px solid var(--caution-line); background: var(--caution-wash); }

@@ -98,6 +98,20 @@ def table(
     return drawn
 
 
+def observers(
+    headings: Sequence[str], rows: Sequence[tuple[Sequence[str], Mark]]
+) -> rich.table.Table:
+    """Return the table of a result: a line for each observer with its cells and its state."""
+    drawn = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        drawn.add_column(heading, header_style="", overflow="fold", no_wrap=True)
+    drawn.add_column("verdict", header_style="", overflow="fold")
+    for cells, mark in rows:
+        state = Text(mark.text.lower(), COLOURS.get(mark.kind, ""))
+        drawn.add_row(*map(Text, cells), state)
+    return drawn
+
+
 def _lines(cell: Cell) -> list[str]:
     text = f"{cell.mark.text}. {_plain(cell.text)}" if cell.mark else _plain(cell.text)
     return [*text.split("\n"), *([cell.detail] if cell.detail else [])] if text else []

@@ -16,8 +16,7 @@ from fedsim.learning.training.criterion import (
     Measured,
     judge,
 )
-from fedsim.reports.document.blocks import Block, Check, Prose, tabulated
-from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.reports.document.blocks import Block, Prose, tabulated
 from fedsim.reports.document.wording import DASH, beside_accuracy, number, percent, span
 
 
@@ -141,15 +140,6 @@ def unless_learnt(
             f"{words.advice}"
         )
     return ""
-
-
-def check(measured: Measured) -> Check:
-    """Return the check that a model is shown to be better than a constant answer."""
-    if measured.accuracy is None:
-        return Check(OPEN, "The quality of the model was not measured.")
-    if judge(measured).has_learnt:
-        return Check(PASSED, "The model is better than a constant answer.")
-    return Check(FAILED, "The model is not shown to be better than a constant answer.")
 
 
 MANY_CLASSES = 30

@@ -51,13 +51,17 @@ WORLDS = (
     "the audit can count right answers."
 )
 MORE_OF_A_LOOP = (
-    "Return each step's sum, an array [k, P], or increase --trials. If the loop draws its first "
-    "model otherwise than by torch.nn.init, draw it from a constant seed: torch.manual_seed(0) "
-    "before that line, and torch.manual_seed(seed) after it."
+    "Return each step's sum, an array [k, P], or increase --trials. A first model that is drawn "
+    "otherwise than by torch.nn.init needs a constant seed: torch.manual_seed(0) before that line, "
+    "and torch.manual_seed(seed) after it."
 )
 COMPARED = {
     Neighbouring.ADD_REMOVE: "sends no change",
     Neighbouring.REPLACE: "sends another update",
+}
+PROTECTED = {
+    "client": "The unit of privacy is all that one client, a device or an organisation, sends.",
+    "record": "The unit of privacy is one record.",
 }
 ADVERSARY = {
     Vantage.SERVER.value: "the server, which sees every message",
@@ -98,8 +102,7 @@ def played(report: AuditReport[Any]) -> str:
 
 def note(report: AuditReport[Any]) -> str:
     """Return the line below the heading of a page."""
-    unit = {"client": "one client's update", "record": "one record"}.get(report.unit or "")
-    protected = f"The unit of privacy is {unit}." if unit else ""
+    protected = PROTECTED.get(report.unit or "")
     return " ".join(filter(None, (f"{played(report)}.", protected, compared(report))))
 
 
@@ -226,9 +229,8 @@ def advice(report: AuditReport[Any]) -> list[str]:
     if not isinstance(found, LoopDetails) or found.noise is not None:
         return []
     return [
-        f"The audit did not see the noise itself. By counting, {found.decisions.trials} trials can "
-        f"show at most ε = {found.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict "
-        "a loop without protection, claim less.",
+        f"The audit did not see the noise itself: {found.decisions.trials} trials can prove at "
+        f"most ε = {found.provable:.3g} ({ALARM_CONFIDENCE:.2%} confidence).",
         MORE_OF_A_LOOP,
     ]
 

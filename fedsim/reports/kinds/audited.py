@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.judgement.claim import TO_CLAIM, Finding, Verdict
@@ -20,22 +19,29 @@ from fedsim.audits.results.checks import HALF
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
+from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, terminal
-from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, share, shares
+from fedsim.reports.document import first_screen, release, terminal
+from fedsim.reports.document.first_screen import most, share, shares
 from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
 from fedsim.reports.kinds import audit_words, course
 
-OUTCOMES = {"passed": PASSED, "failed": FAILED, "cannot-tell": OPEN}
 BY = {"theory": "theory", "claim": "the noise that the server states", "measured": "measured noise"}
 ADVICE = {
     Verdict.CONVICTED: "Do not rely on the claim until you have fixed what the findings name.",
     Verdict.SUSPECT: "The reasons and findings say what the claim lacks.",
     Verdict.NOT_JUDGED: "The reasons say what the audit needs in order to decide.",
     Verdict.NO_CLAIM: TO_CLAIM,
+    Verdict.SUPPORTED: "Decide whether what the claim allows is acceptable.",
 }
+DECIDED = Verdict.SUPPORTED, Verdict.NO_CLAIM
 WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
+UNSUPPORTED = {
+    Verdict.SUSPECT: release.SUSPECT,
+    Verdict.NOT_JUDGED: release.UNTOLD,
+    Verdict.NO_CLAIM: release.UNCLAIMED,
+}
 SEVERITIES = ("alarm", "caution", "note")
 
 
@@ -82,6 +88,18 @@ def sentence(finding: Finding) -> str:
     return f"{finding.severity.capitalize()}: {finding.why}{where}."
 
 
+def released(report: AuditReport[Any]) -> str:
+    """Return whether something may be released on this audit."""
+    if report.alarms or report.verdict is Verdict.CONVICTED:
+        return release.CONTRADICTED
+    if report.verdict is not Verdict.SUPPORTED or report.claim is None:
+        return UNSUPPORTED[report.verdict]
+    claim = report.claim
+    most = share(advantage_of_epsilon(claim.epsilon, claim.delta))
+    claimed = f"What ε = {number(claim.epsilon)} allows"
+    return f"{release.SUPPORTED} {release.decide(claimed, most, report.unit or 'record')}"
+
+
 def decisions(report: AuditReport[Any]) -> list[str]:
     """Return what the reader has to decide or do, in sentences, each once."""
     mends = [each.mend for each in report.findings if each.mend]
@@ -94,7 +112,7 @@ def decisions(report: AuditReport[Any]) -> list[str]:
             steps.insert(0, words.advice)
         elif words.kind == "caution" or words is verdicts.TOO_FEW:
             steps.append(words.advice)
-    if report.verdict in ADVICE:
+    if report.verdict in DECIDED or not steps:
         steps.append(ADVICE[report.verdict])
     detects = report.row.detects
     judged = report.row.standing not in ("contradicted", "cannot-tell", "not-measured")
@@ -124,7 +142,7 @@ def _cells(row: Row) -> list[str]:
             right = f"{percent(share(attack.advantage))}{between}"
     if limit is None:
         return [right, "not known", "not known", at_least]
-    at_most = "none" if limit.rho_alpha >= 1 else percent(share(limit.rho_alpha))
+    at_most = most(limit.rho_alpha, limit.epsilon)
     epsilon = number(limit.epsilon) if math.isfinite(limit.epsilon) else "none"
     return [right, at_most, epsilon, at_least]
 
@@ -140,6 +158,7 @@ def summary(report: AuditReport[Any]) -> RenderableType:
     ending = f"{counted(report.alarms, 'alarm')}, {len(steps) or 'nothing'} to decide."
     return Group(
         Text(f"{audit_words.in_short(report.name)}    {audit_words.played(report)}\n", "bold"),
+        Text(released(report)),
         *answers,
         Text(),
         _observers(report),
@@ -150,16 +169,14 @@ def summary(report: AuditReport[Any]) -> RenderableType:
     )
 
 
-def _observers(report: AuditReport[Any]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+def _observers(report: AuditReport[Any]) -> RenderableType:
     delta = "" if report.delta is None else f" (δ={report.delta:.3g})"
-    for heading in ("observer", "right answers", "limit", f"ε{delta}", "at least", "verdict"):
-        table.add_column(heading, header_style="", overflow="fold", no_wrap=heading != "verdict")
+    rows = []
     for row in report.rows.values():
         words = state_words(report, row)
-        state = Text(words.text.lower(), terminal.COLOURS.get(words.kind, ""))
-        table.add_row(row.observer, *_cells(row), state)
-    return table
+        rows.append(([row.observer, *_cells(row)], doc.Mark(words.kind, words.text)))
+    headings = "observer", "right answers", "limit", f"ε{delta}", "at least"
+    return terminal.observers(headings, rows)
 
 
 def _power(report: AuditReport[Any]) -> str:
@@ -170,6 +187,8 @@ def _power(report: AuditReport[Any]) -> str:
     if (noise := report.row.noise) is not None:
         ends = f"{number(noise.low)} to" if noise.low else "at most"
         told += f" The noise is {ends} {number(noise.high)} times the claimed noise."
+    if (attack := report.row.attack) and attack.interval and attack.interval[0] <= 0:
+        told += " The interval contains guessing: more trials may show more."
     if report.alarms:
         return told  # noise may be missing
     return f"{told} {would_have_noticed(report.row.detects)}".rstrip()
@@ -210,14 +229,12 @@ def first(report: AuditReport[Any]) -> doc.FirstScreen:
     caption = f"Right answers about one {unit} ({level} intervals)."
     headings = "Observer", "Right answers", "Limit", f"ε at most{at}", "ε at least"
     return doc.FirstScreen(
+        release=released(report),
         answer=[*_short(report)],
         alarming=words.kind == "alarm" or report.verdict is Verdict.CONVICTED,
         figure=doc.Bars([_bar(report, row) for row in report.rows.values()], caption),
         table=doc.tabulated(headings, lines),
-        checks=[
-            doc.Check(OUTCOMES[each["outcome"]], each["text"], each["condition"])
-            for each in report.report["checks"]
-        ],
+        gate=first_screen.gate(report.report),
         steps=decisions(report),
         sign_off=first_screen.sign_off(
             data=report.name, date="", limits=audit_words.limits(report)

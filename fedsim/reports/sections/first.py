@@ -1,9 +1,8 @@
 """The first screen of a run: the answer, the figure, the table, and what to decide."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.measurements.one_run_report import LEADING
@@ -11,26 +10,15 @@ from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.rows import RunRow as Row
-from fedsim.audits.results.verdicts import MUST_BE_TRUSTED, NO_PROTECTION, TOO_FEW, VAGUE
+from fedsim.audits.results.verdicts import TOO_FEW, VAGUE
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, worth
-from fedsim.reports.document.first_screen import (
-    FAILED,
-    HALF,
-    NOT_STATED,
-    OPEN,
-    PASSED,
-    power,
-    report_check,
-    share,
-    shares,
-)
+from fedsim.reports.document import first_screen, release
+from fedsim.reports.document.first_screen import HALF, NOT_STATED, share, shares
 from fedsim.reports.document.wording import number, percent, plain
 from fedsim.reports.sections import observers
 from fedsim.reports.sections.observers import NAMES, WHO
 from fedsim.reports.sections.section import (
     challenge_of,
-    clients_of,
     confidence_of,
     is_alarming,
     is_client,
@@ -152,11 +140,28 @@ def canaries(report: Report) -> str:
     )
 
 
+RELEASE_NOTHING = "Release nothing of this run: its noise comes from a seed and protects no one."
+
+
+def _release(report: Report) -> str:
+    """Return whether something of a run may be released."""
+    if is_alarming(report):
+        return release.CONTRADICTED
+    if report.noise_source == "seed":
+        return RELEASE_NOTHING
+    if not report.mechanism.dp_guarantee:
+        return release.UNPROTECTED
+    most, unit = report.rows["released-model"].limit.largest.rho_alpha, "record"
+    unit = "client" if is_client(report) else unit
+    return release.decide("A release of one model", share(most), unit, "anyone with it")
+
+
 UNCLIPPED = "Gradients are not clipped: no DP guarantee."
 SEEDED = "This is a measurement: its noise comes from a seed and protects no one."
 REHEARSED = (
     "This rehearses the training of the same file: its noise comes from a seed and protects no one."
 )
+SIMULATED = SEEDED, REHEARSED
 OF_THE_SEED = "Anyone who knows the seed can remove the noise."
 OTHERWISE = (
     "A training with the same settings has these limits if its noise is secret, drawn by the "
@@ -231,7 +236,8 @@ def decisions(report: Report) -> list[str]:
     for row in observers.shown(report):
         words = observers.state_words(report, row)
         if words.kind in ("alarm", "caution") or words is TOO_FEW:
-            advice[words.advice] = None
+            more = f" For example, trials.count={4 * report.trials}." * (words is TOO_FEW)
+            advice[f"{words.advice}{more}"] = None
     advice |= dict.fromkeys(text for text, met in own_limits(report) if not met)
     if (detects := report.here.detects) is not None and detects < HALF and not report.alarms:
         advice[WEAK] = None
@@ -260,7 +266,7 @@ def own_limits(report: Report) -> list[tuple[str, bool]]:
 def first(report: Report, about: About) -> doc.FirstScreen:
     rows, alarming = observers.shown(report), is_alarming(report)
     own = [each.limit for each in rows[0].own_limits if each.of == "advantage"]
-    told = " ".join(label.title for label in cautions(report))
+    told = " ".join(each.title for each in cautions(report) if each.title not in SIMULATED)
     lead: doc.Words = f"{question(report)} {answer(report)}"
     if alarming:
         lead = [doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]
@@ -270,6 +276,7 @@ def first(report: Report, about: About) -> doc.FirstScreen:
         steps.append(["For lower limits: ", doc.Code(command)])
     table = [observers.short(report, row) for row in rows]
     return doc.FirstScreen(
+        release=_release(report),
         answer=[lead, *report.contradictions.values(), *filter(None, [told]), *met],
         alarming=alarming,
         figure=doc.Bars(
@@ -281,7 +288,7 @@ def first(report: Report, about: About) -> doc.FirstScreen:
             [*table[0]], [[name.capitalize(), *cells] for name, *cells in map(dict.values, table)]
         ),
         note=observers.MEANT,
-        checks=checks(report),
+        gate=first_screen.gate(encode(report)),
         steps=steps,
         sign_off=_sign_off(report, about),
     )
@@ -310,87 +317,6 @@ def _sign_off(report: Report, about: About) -> list[tuple[str, str]]:
         date=report.created[:10],
         limits=f"One target was attacked, in {trials_of(report)}. {observers.holds_for(report)}",
     )
-
-
-def checks(report: Report) -> list[doc.Check]:
-    """Return what a release gate would check, each with its condition."""
-    values, row = encode(report), report.here
-    checked = [
-        report_check(
-            "No measurement contradicts theory.",
-            "alarms > 0",
-            values,
-            failed="A measurement contradicts theory.",
-        ),
-        power(values, f"rows.{row.observer}.detects"),
-    ]
-    hidden = [_hidden(report, values, each) for each in observers.shown(report)]
-    checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
-    if row.limit.rho_alpha < 1:
-        unknown = "The trials do not show that the adversary stays below the limit of theory."
-        if observers.reaches_limit(row):
-            unknown += " Theory predicts that it reaches the limit: more trials will not show it."
-        text = "The measured advantage lies below the limit of theory."
-        shuts = f"advantage.high > {row.limit.rho_alpha}"
-        checked.append(report_check(text, shuts, values, fails="", unknown=unknown))
-    if math.isfinite(row.limit.epsilon):
-        checked.append(_together(report, values))
-    return [*checked, worth.check(report.utility.measured), *_own_limits(report)]
-
-
-TOGETHER = "If all {} models are released, ε is {} in total, instead of {} for one."
-OF_A_SEED = (
-    "This run guarantees no ε: anyone who knows its seed can remove the noise. The ε above is for "
-    "one training with secret noise."
-)
-
-
-def _together(report: Report, values: Mapping[str, Any]) -> doc.Check:
-    """Return the check that all trainings together cost no more than one."""
-    total, epsilon = report.released, report.here.limit.epsilon
-    failed, unknown = "", "The total ε of everything that was released is not known."
-    if total is not None:
-        failed = TOGETHER.format(total.trainings, number(total.epsilon), number(epsilon))
-    return report_check(
-        "Everything that was released has no more ε than one training.",
-        f"released.epsilon > {1.001 * max(epsilon, report.accounted.epsilon)}",
-        values,
-        failed=failed,
-        unknown=OF_A_SEED if report.noise_source == "seed" else unknown,
-    )
-
-
-def _hidden(report: Report, values: Mapping[str, Any], row: Row) -> doc.Check:
-    """Return the check that noise limits how often an observer is right.
-
-    A trust model that protects from others is a decision, and no failure.
-    """
-    who, shuts = WHO[row.observer], f"rows.{row.observer}.rho_alpha >= 1"
-    trusted = f"Theory sets no limit for {who}."
-    if observers.state_words(report, row) in (MUST_BE_TRUSTED, NO_PROTECTION):
-        trusted = f"No noise hides {clients_of(report)} from {who}: a question of trust."
-    if observers.by_sampling_alone(row):
-        shuts = f"rows.{row.observer}.epsilon > 1e300"
-    text = f"By theory, noise limits how often {who} is right."
-    return report_check(text, shuts, values, fails="", unknown=trusted)
-
-
-KINDS = {"good": PASSED, "alarm": FAILED, "open": OPEN}
-ALLOWED = {"advantage": "rho_alpha", "belief": "rho_beta"}
-
-
-def _own_limits(report: Report) -> list[doc.Check]:
-    limits = []
-    for row in observers.shown(report):
-        for limit in row.own_limits:
-            mark = observers.own_limit(report, row, limit)
-            text = (
-                f"Own limit for the {NAMES[row.observer]}, {limit.of} at most "
-                f"{number(limit.limit)}: {mark.text[:1].lower()}{mark.text[1:]}."
-            )
-            condition = f"rows.{row.observer}.{ALLOWED[limit.of]} > {limit.limit:.12g}"
-            limits.append(doc.Check(KINDS[mark.kind], text, condition))
-    return limits
 
 
 def choose(report: Report) -> str:

@@ -17,7 +17,7 @@ from fedsim.audits.results.verdicts import (
     StateWords,
 )
 from fedsim.reports.document.blocks import Mark
-from fedsim.reports.document.first_screen import share, shares
+from fedsim.reports.document.first_screen import most, share, shares
 from fedsim.reports.document.wording import DASH, number, percent, span, would_have_noticed
 from fedsim.reports.sections.section import (
     clients_of,
@@ -44,9 +44,6 @@ CONDITIONS = {
 }
 """Condition under which a lower bound on epsilon holds, for estimators that need more than
 independent trials. Both leading bounds from canaries need Gaussian noise."""
-
-NEARLY = 0.01
-"""Relative distance from the limit that trials cannot resolve."""
 
 
 def shown(report: Report) -> list[Row]:
@@ -93,10 +90,8 @@ def right(row: Row) -> str:
 
 def right_at_most(row: Row) -> str:
     """Return the largest share of right answers that theory allows."""
-    if row.limit.rho_alpha >= 1:
-        return "none"
     by_sampling = " (sampling)" * by_sampling_alone(row)
-    return f"{percent(share(row.limit.rho_alpha))}{by_sampling}"
+    return f"{most(row.limit.rho_alpha, row.limit.epsilon)}{by_sampling}"
 
 
 def epsilon(row: Row) -> str:
@@ -160,16 +155,6 @@ def power(report: Report, row: Row) -> str:
     measures_noise = here and report.residuals is not None
     what = "audit" if here else "attack"
     return would_have_noticed(row.detects, what, measures_noise=measures_noise)
-
-
-def reaches_limit(row: Row) -> bool:
-    """Return whether theory predicts that this adversary is as good as the limit allows.
-
-    No realistic number of trials can then show that it stays below.
-    """
-    advantage = None if row.predicted is None else row.predicted.advantage
-    limit = row.limit.rho_alpha
-    return limit < 1 and advantage is not None and advantage >= (1 - NEARLY) * limit
 
 
 def holds_for(report: Report) -> str:

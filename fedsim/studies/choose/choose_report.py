@@ -16,8 +16,7 @@ from fedsim.configuration.jobs import KEYS
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.learning.training.criterion import Judged
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import worth
-from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.reports.document import release, worth
 from fedsim.reports.document.wording import DASH, number, percent, plain, span
 from fedsim.reports.sections.risks import in_cases, of_cases
 from fedsim.studies.choose import sweep
@@ -35,6 +34,7 @@ NO_GUARANTEE = (
     "only to people who may see these records, also the held-out ones that judge the models."
 )
 
+HARDLY = " Such a limit protects hardly anyone."
 LABEL = (
     "“Meets” is a statement of theory, for the worst record and the strongest adversary at this "
     "vantage. Nothing was attacked here: fedsim run measures the adversary. An interval holds at "
@@ -127,6 +127,7 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         f"With ε = {number(chosen.epsilon)} at δ = {at}, an adversary who knows "
         "everything else is right about one person in at most "
         f"{math.ceil(100 * chosen.right_at_most - 1e-6)} of 100 cases (50 is guessing)."
+        f"{HARDLY * (chosen.right_at_most >= release.HIGH)}"
     )
 
 
@@ -257,14 +258,12 @@ def _row(each: Candidate, chosen: bool) -> dict[str, Any]:
 
 def page(result: Result, directory: Path) -> StudyPage:
     """Return what the search found, with its tables, figure and next steps."""
-    config, state = result.config, result.choice.state
+    config = result.config
     steps = [(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)]
-    mark = {"chosen": PASSED, "cannot tell": OPEN}.get(state, FAILED)
     explained = (
         "The model against the limit on how often the adversary is right. Each point is the best "
         "setting of a model at a noise level. Vertical lines are intervals at 95%."
     )
-    meets = f"A setting that meets the limit can be chosen: {limit(result)}."
     return StudyPage(
         kind="Choice of noise",
         name=config.run.name,
@@ -274,7 +273,6 @@ def page(result: Result, directory: Path) -> StudyPage:
         label=LABEL,
         limits=LABEL,
         document=document(result),
-        checks=[doc.Check(mark, meets)],
         steps=steps,
         also=[
             *_towards(result),
@@ -380,22 +378,26 @@ def frontier(result: Result) -> Any:
 
 def _settings(result: Result) -> doc.Table:
     judged = result.choice.candidates[0].utility.criterion
-    headings = ["setting", "ε", "right in at most", "limit", judged.name, "least recall"]
+    bound = result.request.limit
+    limited = f"{bound.kind}, limit {bound.value:g}"
+    headings = ["setting", "ε", "right in at most", limited, judged.name]
     return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
 
 
 def _cells(result: Result, each: Candidate) -> list[str]:
-    utility, judged = each.utility, each.utility.criterion
+    judged = each.utility.criterion
     mark = " ← chosen" if each is result.choice.chosen else ""
-    risk = f"\n(risk {percent(each.risk)})" if result.request.limit.key == RISK else ""
-    numbers = f"rate {plain(each.values[RATE])}, norm {plain(each.values[NORM])}"
+    most = {BELIEF: each.rho_beta, ADVANTAGE: each.rho_alpha, RISK: each.risk}
+    numbers = (
+        f"rate {plain(each.values[RATE])}, norm {plain(each.values[NORM])}, "
+        f"noise {number(each.noise_multiplier)}"
+    )
     return [
         f"{_family(each)}, {numbers}{mark}",
         number(each.epsilon),
         percent(each.right_at_most),
-        ("meets" if each.meets else "exceeds") + risk,
+        f"{most[result.request.limit.key]:.3g}\n{'meets' if each.meets else 'exceeds'}",
         _measure(judged).replace(" (", "\n("),
-        DASH if utility.least_recall is None else percent(utility.least_recall[1]),
     ]
 
 

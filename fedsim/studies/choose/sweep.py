@@ -17,7 +17,6 @@ from fedsim.common import private_files
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY, RunDirectory
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.first_screen import settled
 from fedsim.reports.document.wording import number, plain, span
 from fedsim.reports.sections.section import TITLES
 from fedsim.studies.choose.grid import Point
@@ -157,7 +156,6 @@ def _accuracy(
 
 def page(name: str, outcomes: Sequence[RunOutcome]) -> StudyPage:
     """Return what was run, and what contradicts theory, with the table."""
-    failed = failures(outcomes)
     contradicted = [one.point.name for one in outcomes if one.contradicts]
     answer = [f"Measurements contradict theory: {'; '.join(contradicted)}."] if contradicted else []
     answer.append(
@@ -180,14 +178,6 @@ def page(name: str, outcomes: Sequence[RunOutcome]) -> StudyPage:
         label=LABEL,
         limits=LABEL,
         document=strict_json({"kind": KIND, "name": name, "runs": rows(outcomes)}),
-        checks=[
-            settled(not failed, "Every setting finished.", "".join(failed)),
-            settled(
-                not contradicted,
-                "No measurement contradicts theory.",
-                "Measurements contradict theory.",
-            ),
-        ],
         steps=["Train the model with a setting: fedsim train takes the same keys."],
         sections=[doc.Heading("The runs"), doc.Bullets(links)],
     )
@@ -221,12 +211,6 @@ def _table(outcomes: Sequence[RunOutcome]) -> doc.Table:
             for one, row in zip(outcomes, rows(outcomes), strict=True)
         ],
     )
-
-
-def _bound(row: Mapping[str, Any]) -> str:
-    """Return the lower bound on epsilon, with its name in a second line."""
-    name = "" if row["bound"] is None else f"\n{TITLES[row['bound']]}"
-    return f"{number(row['epsilon_at_least'])}{name}"
 
 
 def _with_ends(row: Mapping[str, Any], name: str) -> str:

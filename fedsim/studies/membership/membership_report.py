@@ -22,7 +22,7 @@ from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
+from fedsim.reports.document.first_screen import share, shares
 from fedsim.reports.document.wording import DASH, number, percent, span
 from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.plot import Plot
@@ -310,7 +310,6 @@ def page(report: MembershipReport) -> StudyPage:
         figure=bars,
         table=doc.tabulated(headings(report), rows(report)),
         label=LABEL,
-        checks=_checks(report),
         steps=list(filter(None, [_state(report, report.best_first[0]).advice])),
         limits=LABEL,
         sections=[
@@ -343,17 +342,3 @@ def _bar(report: MembershipReport, attacked: Attacked) -> doc.Bar:
     words, limit = _state(report, attacked), share(report.limits.advantage)
     mark, ends = doc.Mark(words.kind, words.text), shares(attacked.interval)
     return doc.Bar(attacked.attack.title, mark, share(attacked.advantage), ends, limit)
-
-
-def _checks(report: MembershipReport) -> list[doc.Check]:
-    allowed = settled(
-        not report.alarms,
-        "No attack has more advantage than differential privacy allows.",
-        "An attack has more advantage than differential privacy allows.",
-    )
-    if report.limits.advantage >= 1:
-        return [allowed, doc.Check(FAILED, "Differential privacy sets no limit.")]
-    interval = report.best_first[0].interval
-    below = interval is not None and interval[1] < report.limits.advantage
-    text = "The interval of the strongest attack lies below the limit."
-    return [allowed, doc.Check(PASSED if below else OPEN, text)]

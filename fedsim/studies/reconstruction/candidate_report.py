@@ -15,7 +15,6 @@ from fedsim.configuration import Config
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, settled
 from fedsim.reports.document.wording import percent, span
 from fedsim.reports.figures import run_figures
 from fedsim.studies.page import StudyPage, settings
@@ -166,7 +165,6 @@ def page(report: ReconstructionReport) -> StudyPage:
         alarming=bool(report.contradictions),
         table=doc.tabulated(("Right guesses", "share", "remark"), rows),
         label=NOTE,
-        checks=_checked(report),
         steps=_steps(report),
         limits="One target, one set of candidates; other candidates are easier or harder to tell "
         "apart.",
@@ -183,26 +181,4 @@ def _steps(report: ReconstructionReport) -> list[doc.Words]:
     return [
         "Rely on the bound, which holds for any attack and any candidates.",
         ["To lower it, choose the noise for a limit: ", doc.Code(command)],
-    ]
-
-
-def _checked(report: ReconstructionReport) -> list[doc.Check]:
-    failed = report.contradictions
-    within = report.measured["interval"][1] <= report.bound
-    reaches = FAILED if "success" in failed else OPEN
-    return [
-        settled(
-            "success" not in failed,
-            "The success is not above its bound.",
-            "The success is above its bound.",
-        ),
-        settled(
-            "posterior" not in failed,
-            "The adversary's posterior agrees with the true candidates.",
-            "The adversary's posterior does not agree with the true candidates.",
-        ),
-        doc.Check(
-            PASSED if within else reaches,
-            f"The interval of the success is {'' if within else 'not '}below the bound.",
-        ),
     ]

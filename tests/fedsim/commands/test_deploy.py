@@ -103,7 +103,7 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(fedsim, tmp_path, mo
     assert wrong == ["superlink", "proxy"]
     status, out, _ = fedsim("deploy", "check", tmp_path / "kit", "--machine", "server")
     assert status == 1
-    assert "start.sh" in "".join(out.split())
+    assert "start.sh" in "".join(out.replace("│", "").split())
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_rec
     bound = f"theory allows {percent((1 + training['advantage_bound']) / 2)}"
     exposed = percent((1 + training["exposure"]["highest"]["advantage"]) / 2)
     assert f"Its gradients allow {exposed}; {bound}." in page
-    assert "Passed.</span> What was released is within the client&#39;s budget." in page
+    assert "of the budget is left for further trainings" in page
     most = training["exposure"]["most_exposed"][0]["record"]
     assert f"Record {most}, the most exposed, labelled" in page
     for name, column in (("age", 100), ("dose", 5)):

@@ -298,7 +298,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small):
     assert any("ALARM: LiRA, online" in sentence for sentence in told.answer)
     assert isinstance(told.figure, Bars)
     assert [bar.mark.text for bar in told.figure.bars] == ["Contradicted"]
-    assert told.checks[0].mark.text == "Failed"
+    assert told.alarming
     assert len(membership_report.roc(honest).panels) == 1
 
 

@@ -1,0 +1,34 @@
+"""Whether what an answer is about may be released: the first sentence of a page or a summary.
+
+No answer approves a release: a guarantee says what an adversary can reach, and people decide
+whether that is acceptable.
+"""
+
+from fedsim.reports.document.wording import percent
+
+CONTRADICTED = "Do not release: a measurement contradicts what was claimed or configured."
+UNPROTECTED = "Do not release: no guarantee protects the people whose records were used."
+SUSPECT = "Do not release on this claim: the audit does not support it."
+UNTOLD = "This audit is no ground for a release: it cannot tell whether the claim holds."
+UNCLAIMED = "This audit is no ground for a release: nothing was claimed that it could judge."
+SUPPORTED = "Supported is no approval."
+DECIDE = (
+    "{what} is your decision: {who} may be right about one {unit} in up to {most}, where guessing "
+    "is right in 50%."
+)
+HARDLY = "{what} protects hardly anyone: {who} may be right about one {unit} in up to {most}."
+HIGH = 0.95
+"""Share of right answers from which a limit protects hardly anyone."""
+
+
+def decide(what: str, most: float, unit: str, who: str = "an adversary") -> str:
+    """Return what a guarantee leaves to decide.
+
+    Args:
+        what: what the guarantee is about.
+        most: largest share of right answers that it allows, in [0.5, 1].
+        unit: what it protects: record or client.
+        who: whose right answers they are.
+    """
+    sentence = HARDLY if most >= HIGH else DECIDE
+    return sentence.format(what=what, who=who, unit=unit, most=percent(most))
