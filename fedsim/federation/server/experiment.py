@@ -30,8 +30,8 @@ from fedsim.federation.server.nodes import Auditors, connected, ended_runs
 from fedsim.federation.server.observing import BatchObservations
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.training import Training
-from fedsim.game import federation
-from fedsim.game.challenge import Challenge, colluders, worlds
+from fedsim.game import challenge, federation
+from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
 from fedsim.learning.training import tasks
@@ -88,14 +88,14 @@ def carry_out(
 ) -> None:
     """Train the unfinished batches, and log the interim results in the order of the trials."""
     config, chosen = plan.config, plan.challenge()
-    book = Ledger(config.scheme, directory, colluders(config.federation, chosen))
+    book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
     left = [each for each in plan.batches if not directory.has(directory.batch_file(each.start))]
     first = None
     if left:
         place = (1, left[0].start, len(left[0]), plan.noise_multiplier)
         first = Request(*place, ended=ended_runs(directory))
     nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
-    of_seed = worlds(config.run.seed, config.trials.count)
+    of_seed = challenge.worlds(config.run.seed, config.trials.count)
     directory.log_event(phase="training", rounds=plan.rounds)
     campaign = Campaign(plan, chosen, nodes, of_seed, book, directory)
     arriving = (elsewhere or partial(_train_here, grid, auditors, loaded))(campaign, left)
