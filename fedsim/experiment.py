@@ -13,7 +13,7 @@ from adversaries.registry import is_code
 from fedsim import configuration
 from fedsim.configuration import Config, Scalar
 from fedsim.configuration.federation import CLIENT, OWN
-from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
@@ -231,16 +231,32 @@ def run_in_process(
     server_app.carry_out(grid, plan, directory, elsewhere)
 
 
-def run_simulated(plan: "Plan", directory: RunDirectory) -> None:
+def run_simulated(directory: RunDirectory) -> None:
     """Train all trials with Flower's simulation, in other processes.
 
     Args:
-        plan: the plan of the run.
         directory: the run directory, which those processes lock and write.
     """
-    from fedsim.federation.runtimes.simulation import simulation  # noqa: PLC0415
+    from fedsim.federation.runtimes.simulation import in_own_process  # noqa: PLC0415
 
-    config = plan.config
-    run_config = configuration.dump(config)
-    with simulation(run_config, config.run, config.federation.clients) as submitted:
-        submitted.wait(lambda: directory.has(LAST_FILE))
+    in_own_process(directory.path)
+
+
+def simulate(directory: str, failure: str) -> None:
+    """Carry out a run on Flower's simulation runtime, in this process.
+
+    Args:
+        directory: the run directory.
+        failure: path of a file that gets the reason of a failure.
+    """
+    from fedsim import client_app, server_app  # noqa: PLC0415
+    from fedsim.federation.runtimes.simulation import play  # noqa: PLC0415
+
+    try:
+        config = RunDirectory.open(Path(directory)).config
+        values = configuration.to_run_config(config)
+        clients = config.federation.clients
+        play(server_app.app, client_app.app, clients, config.run, values)
+    except Exception as error:
+        Path(failure).write_text(str(error), encoding="utf-8")
+        raise

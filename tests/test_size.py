@@ -34,7 +34,7 @@ HELD = {
     "fedsim/configuration": 1_700,
     "fedsim/learning": 8_000,
     "fedsim/game": 3_800,
-    "fedsim/federation": 9_300,
+    "fedsim/federation": 9_100,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 14_100,
     "fedsim/reports": 8_300,

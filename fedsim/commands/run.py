@@ -459,7 +459,7 @@ def _execute(
             shown.progress(directory, console, watchers),
         ):
             if simulation:
-                experiment.run_simulated(plan, directory)
+                experiment.run_simulated(directory)
             else:
                 experiment.run_in_process(plan, directory, trainer)
     except KeyboardInterrupt:

@@ -29,6 +29,7 @@ from flwr.proto.runtime_pb2 import AcquireTaskRequest as AcquireTaskRequest
 from flwr.proto.runtime_pb2 import SendTaskHeartbeatRequest as SendTaskHeartbeatRequest
 from flwr.server.compat import LegacyContext as LegacyContext
 from flwr.server.compat import app as app
+from flwr.simulation import run_simulation as run_simulation
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER as FLEET_HTTP_PUBLIC_KEY_HEADER
 from flwr.supercore.constant import FLEET_HTTP_SIGNATURE_HEADER as FLEET_HTTP_SIGNATURE_HEADER
 from flwr.supercore.constant import TASK_TOKEN_HEADER as TASK_TOKEN_HEADER
@@ -54,11 +55,6 @@ from flwr.supercore.runtime_version_compatibility import (
     RuntimeVersionMetadata as RuntimeVersionMetadata,
 )
 from flwr.supercore.task_identity import TaskIdentity as TaskIdentity
-from flwr.superlink.cli.flower_superlink import SuperLinkLifespan as SuperLinkLifespan
-from flwr.superlink.cli.flower_superlink import (
-    _parse_superlink_lifespan_config as _parse_superlink_lifespan_config,
-)
-from flwr.superlink.main import create_app as create_app
 from flwr.supernode import fleet_http_connection as fleet_http_connection
 from flwr.supernode import start_client_internal as start_client_internal
 from flwr.supernode.cli import flower_supernode as flower_supernode

@@ -102,8 +102,8 @@ class Submission:
     def wait(
         self,
         ending: Callable[[], bool],
-        report: Callable[[str, float], None] = lambda *_: None,
-        lost: Callable[[], bool] = lambda: False,
+        report: Callable[[str, float], None],
+        lost: Callable[[], bool],
     ) -> None:
         """Wait for the end of the run.
 
@@ -152,14 +152,13 @@ def reason(details: str) -> str:
     return re.sub(r"^\w+ failed with exception: ", "", details)
 
 
-def submit(home: Path, connection: str, app: Path, run_config: Path, *options: str) -> Submission:
+def submit(home: Path, connection: str, app: Path, run_config: Path) -> Submission:
     """Submit a run and return the submission.
 
     connection: the SuperLink's name in the Flower home.
-    *options: further options of `flwr run`.
     Raises FlowerError if the SuperLink refuses it.
     """
-    answer = flwr(home, "run", str(app), connection, "--run-config", str(run_config), *options)
+    answer = flwr(home, "run", str(app), connection, "--run-config", str(run_config))
     return Submission(home, connection, str(answer["run-id"]))
 
 

@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 )
 from flwr.app import Context, Message
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from starlette.types import ASGIApp
 
 from adversaries.errors import InputError
 from fedsim.federation.protocol.flower_names import (
@@ -297,18 +296,3 @@ def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:
         return None
     genuine = verify_signature(claimed.key, claimed.signed.encode("ascii"), claimed.signature)
     return claimed.key if genuine else None
-
-
-def superlink_app() -> ASGIApp:
-    """Return the SuperLink for the arguments of this process, without its socket.
-
-    It does what Flower's `flower-superlink` does before it serves.
-    """
-    # No client and no auditor needs these imports.
-    from fedsim.federation.protocol.flower_names import (  # noqa: PLC0415
-        SuperLinkLifespan,
-        _parse_superlink_lifespan_config,
-        create_app,
-    )
-
-    return create_app(_parse_superlink_lifespan_config(), SuperLinkLifespan)

@@ -1,51 +1,46 @@
-"""Flower's simulation runtime behind one command: a private SuperLink for one run.
+"""Flower's simulation runtime behind one command, in a process of its own.
 
-`flwr run` alone would leave a daemon behind, install the app's dependencies on every run, and exit
-with 0 after a failed run. Here the SuperLink has its own directory, port and Flower home, the run's
-status decides the exit, and everything is stopped and removed at the end.
-
-By default neither Flower nor Ray authenticates, and both run the code of every program that
-connects. So the SuperLink answers only this command's processes (`private_superlink`), Ray requires
-a token of this run, and both listen on loopback.
+Everything that this process starts ends with it. Ray runs the code of every program that connects,
+so here it requires a token of this run, and listens on loopback. Nothing else listens.
 """
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
-import tomli_w
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
 
+import fedsim
 from adversaries.errors import InputError
 from fedsim.common.device import resolve
+from fedsim.configuration import Scalar
 from fedsim.configuration.campaign import RunConfig
-from fedsim.federation.runtimes import ports
-from fedsim.federation.runtimes.flower_command import (
-    FlowerError,
-    Submission,
-    environment,
-    submit,
-    write_app,
-)
+from fedsim.federation.protocol.flower_names import run_simulation
+from fedsim.federation.runtimes.flower_command import FlowerError, environment
 
 LONGEST_FOLDER = 19
 """Longest path of the temporary folder that leaves Ray the 84 characters for its sockets."""
 
-SUPERLINK = "fedsim.federation.runtimes.private_superlink"
-"""The module to start, which imports all of Flower's SuperLink."""
+PROGRAM = "import sys; from fedsim import experiment; experiment.simulate(*sys.argv[1:])"
+"""What the process runs, with the run directory and a file for why it failed."""
 
-START_TIMEOUT = 60.0
 STOP_TIMEOUT = 10.0
-CONNECTION = "private"
+"""Seconds in which a process must end after SIGTERM."""
+
+HOME = "FLWR_HOME"
+"""Variable by which the processes of one simulation are told from others."""
 
 
 def require_ray() -> None:
@@ -57,57 +52,78 @@ def require_ray() -> None:
         )
 
 
-@contextmanager
-def simulation(run_config: str, run: RunConfig, clients: int) -> Iterator[Submission]:
-    """Start a private SuperLink, submit the run, and stop everything at the end.
+def in_own_process(directory: Path) -> None:
+    """Carry out the run of a directory on Flower's simulation runtime.
 
-    run_config: the run's whole configuration, as TOML.
-
-    Raises FlowerError if the SuperLink does not start or refuses the run.
-    Yields: the run.
+    Raises FlowerError if it failed, with its reason.
     """
     # Ray puts sockets into the run's temporary folder, and their paths must be short.
     folder = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
-    with (
-        tempfile.TemporaryDirectory(prefix="fedsim-", dir=folder) as temporary,
-        socket.socket() as bound,
-    ):
+    with tempfile.TemporaryDirectory(prefix="fedsim-", dir=folder) as temporary:
         home = Path(temporary)
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        connection = {"address": f"127.0.0.1:{port}", "insecure": True}
-        superlink = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
-        (home / "config.toml").write_text(tomli_w.dumps(superlink), encoding="utf-8")
-        # Ray's workers import from the SuperLink's directory before they import from the app.
-        empty = home / "empty"
-        empty.mkdir()
-        app = home / "fedsim"
-        app.mkdir()
-        write_app(app)
-        with _superlink(home, empty, bound):
-            (home / "run.toml").write_text(run_config, encoding="utf-8")
-            federation = " ".join(
-                f"{key}={value}" for key, value in resources(run, clients).items()
+        log, failure = home / "log", home / "failure"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(directory), str(failure)],
+                cwd=home,
+                env=environment(home) | _ray(home),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # fedsim handles Ctrl-C, and then stops the process in order.
+                start_new_session=True,
             )
-            yield submit(
-                home, CONNECTION, app, home / "run.toml", "--federation-config", federation
-            )
+        try:
+            if process.wait():
+                lines = (failure if failure.exists() else log).read_text().strip().splitlines()
+                raise FlowerError(" ".join(lines[-1:]) or "Flower's simulation ended by itself")
+        finally:
+            stop(process, home)
 
 
-def resources(run: RunConfig, clients: int) -> dict[str, float]:
-    """Return Flower's federation config: the number of clients, and each client's share of Ray."""
+@dataclass(frozen=True)
+class Configured:
+    """An app of Flower with its run config, which `run_simulation` does not take."""
+
+    app: ServerApp | ClientApp
+    run_config: dict[str, Scalar]
+
+    def __call__(self, context: Context, **arguments: Any) -> Any:
+        """Call the app with Flower's arguments, by their names."""
+        # The state is Flower's own, which keeps it.
+        node, state = context.node_config, context.state
+        own = Context(context.run_id, context.node_id, node, state, dict(self.run_config))
+        return self.app(context=own, **arguments)
+
+
+def play(
+    server: ServerApp, client: ClientApp, clients: int, run: RunConfig, values: dict[str, Scalar]
+) -> None:
+    """Run both apps on Flower's simulation runtime, in this process. Raises the server's error.
+
+    values: the whole configuration, as Flower's run config.
+    """
+    run_simulation(
+        cast(ServerApp, Configured(server, values)),
+        cast(ClientApp, Configured(client, values)),
+        clients,
+        backend_config=resources(run, clients),
+    )
+
+
+def resources(run: RunConfig, clients: int) -> dict[str, Any]:
+    """Return each client's share of Ray: a core, and of a GPU as much as every other client."""
     on_gpu = resolve(run.device).type == "cuda"
     return {
-        "num-supernodes": clients,
-        "client-resources-num-cpus": 1,
-        "client-resources-num-gpus": 1.0 / clients if on_gpu else 0.0,
-        "init-args-num-cpus": os.cpu_count() or 1,
+        "client_resources": {"num_cpus": 1, "num_gpus": 1.0 / clients if on_gpu else 0.0},
+        "init_args": {"num_cpus": os.cpu_count() or 1},
     }
 
 
 def _ray(home: Path) -> dict[str, str]:
     """Return the environment of a quiet Ray for this run only, with authentication."""
+    package = str(Path(str(fedsim.__file__)).parents[1])
     return {
+        "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")])),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         # This keeps Ray on loopback: a node that never joins a cluster.
@@ -122,46 +138,22 @@ def _ray(home: Path) -> dict[str, str]:
     }
 
 
-@contextmanager
-def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[None]:
-    host, port = bound.getsockname()
-    command = [sys.executable, "-m", SUPERLINK, str(bound.fileno()), str(os.getpid())]
-    command += ["--insecure", "--simulation", "--host", host, "--port", str(port)]
-    with (home / "superlink.log").open("w") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=environment(home) | _ray(home),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=[bound.fileno()],
-            # fedsim handles Ctrl-C, and then stops the SuperLink in order.
-            start_new_session=True,
-        )
-    bound.close()  # else the port would stay open after the SuperLink has ended
-    try:
-        deadline = time.monotonic() + START_TIMEOUT
-        while not ports.listening("127.0.0.1", port, 1.0):
-            if process.poll() is not None or time.monotonic() > deadline:
-                last = (home / "superlink.log").read_text().strip().splitlines()[-1:]
-                raise FlowerError(f"Flower's SuperLink did not start: {' '.join(last)}")
-            time.sleep(0.1)
-        yield
-    finally:
-        stop(process.pid)
-        process.wait()
-
-
-def stop(pid: int) -> None:
-    """End a process in order, then its remaining children (the app's processes, Ray)."""
-    family = []
-    # A process that ends by itself in the meantime is no error.
-    with suppress(psutil.NoSuchProcess):
-        root = psutil.Process(pid)
-        family = [root, *root.children(recursive=True)]
-        root.terminate()
-    _, alive = psutil.wait_procs(family, timeout=STOP_TIMEOUT)
-    for process in alive:
+def stop(process: subprocess.Popen[bytes], home: Path) -> None:
+    """End a simulation in order, then by force what it has left behind (Ray's processes)."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_TIMEOUT)
+    left = list(_of(home))
+    for each in left:
         with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(alive, timeout=STOP_TIMEOUT)
+            each.kill()
+    psutil.wait_procs(left, timeout=STOP_TIMEOUT)
+    process.wait()
+
+
+def _of(home: Path) -> Iterator[psutil.Process]:
+    """Yield the living processes of a simulation; Flower's home is theirs alone."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is another user's
+            if process.environ().get(HOME) == str(home):
+                yield process

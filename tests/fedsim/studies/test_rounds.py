@@ -9,7 +9,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.configuration import Config, to_run_config
-from fedsim.federation.server import strategy
+from fedsim.federation.server import training
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
@@ -91,7 +91,7 @@ def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
             models.append(super().step(*arguments))
             return models[-1]
 
-    monkeypatch.setattr(strategy, "ServerOptimizer", Recorded)
+    monkeypatch.setattr(training, "ServerOptimizer", Recorded)
     on_d = run(config)["worlds"]
     assert 0 < on_d.sum() < len(on_d)
     loaded, nominal = federation.load(config.experiment), privacy.noise_multiplier(config.scheme)

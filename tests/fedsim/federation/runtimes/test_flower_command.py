@@ -17,6 +17,9 @@ from fedsim.federation.runtimes.flower_command import (
     executable,
 )
 
+UNSEEN = (lambda *_: None, lambda: False)
+"""No report of the time so far, and a run whose process lives."""
+
 
 def _command(folder, name):
     folder.mkdir()
@@ -75,10 +78,10 @@ def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
     run = Submission(Path(), "here", "1")
     if at_last == "finished:failed":
         with pytest.raises(FlowerError, match="ended with the status finished:failed"):
-            run.wait(lambda: now[0] >= written)
+            run.wait(lambda: now[0] >= written, *UNSEEN)
         assert now[0] < ends + flower_command.LONGEST_PAUSE + 1
     else:
-        run.wait(lambda: now[0] >= written)
+        run.wait(lambda: now[0] >= written, *UNSEEN)
         assert now[0] < ends + flower_command.FIRST_PAUSE + 1
     assert len(asked) < 60
 
@@ -94,5 +97,5 @@ def test_a_run_whose_process_was_killed_ends_before_flower_learns_of_it(monkeypa
     monkeypatch.setattr(flower_command, "flwr", lambda *_: {"runs": [{"status": "running"}]})
     run = Submission(Path(), "here", "1")
     with pytest.raises(ProcessEndedError, match="the same command goes on after the last"):
-        run.wait(lambda: False, lost=lambda: now[0] >= 300)
+        run.wait(lambda: False, lambda *_: None, lambda: now[0] >= 300)
     assert 300 < now[0] < 310

@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 
 import grpc
-import httpx
 import numpy as np
 import psutil
 import pytest
@@ -51,9 +50,9 @@ def _flower_processes():
     """Return the processes of this test that are Flower's or Ray's."""
     names = (
         "flower-superlink",
-        "private_superlink",
         "flower-superexec",
         "flwr-simulation",
+        "experiment.simulate",
         "ray::",
         "raylet",
         "gcs_server",
@@ -71,9 +70,7 @@ def test_each_client_gets_a_core_and_an_equal_share_of_a_gpu(device, share, monk
     monkeypatch.setattr(simulation, "resolve", lambda name: torch.device(device))
     config = from_run_config({"federation.clients": 4})
     found = simulation.resources(config.run, config.federation.clients)
-    assert found["num-supernodes"] == 4
-    assert found["client-resources-num-cpus"] == 1
-    assert found["client-resources-num-gpus"] == share
+    assert found["client_resources"] == {"num_cpus": 1, "num_gpus": share}
 
 
 @pytest.mark.source
@@ -206,10 +203,6 @@ def test_a_simulation_opens_to_nobody_else_and_leaves_no_process_behind(running)
     """This process, which is none of the run's, tries every door: all of them run code."""
     doors = _doors(psutil.Process(running.pid))
     assert {address for _, address, _ in doors} == {"127.0.0.1"}
-    (superlink,) = (port for name, _, port in doors if name.startswith("python"))
-    for path in ("control/list-runs", "control/start-run", "runtime/pull-pending-tasks"):
-        answer = httpx.post(f"http://127.0.0.1:{superlink}/v1/{path}")
-        assert (answer.status_code, answer.text) == (403, "not for you\n")
     (ray,) = (port for name, _, port in doors if name == "gcs_server")
     with grpc.insecure_channel(f"127.0.0.1:{ray}") as channel:
         ask = channel.unary_unary("/ray.rpc.InternalKVGcsService/InternalKVKeys")
@@ -226,21 +219,20 @@ def test_a_simulation_opens_to_nobody_else_and_leaves_no_process_behind(running)
     assert not of_the_run & _flower_processes()
 
 
-def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(monkeypatch):
-    with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
-        gone.wait()
-    simulation.stop(gone.pid)
-
-    def too_late(process):
-        raise psutil.NoSuchProcess(process.pid)
-
-    monkeypatch.setattr(simulation, "STOP_TIMEOUT", 0.01)
-    monkeypatch.setattr(psutil.Process, "terminate", lambda process: None)
-    monkeypatch.setattr(psutil.Process, "kill", too_late)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stubborn:
-        simulation.stop(stubborn.pid)
-        assert stubborn.stdin is not None
-        stubborn.stdin.close()
+def test_a_process_that_does_not_end_when_asked_is_killed_with_what_it_started(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(simulation, "STOP_TIMEOUT", 0.2)
+    stubborn = "import signal, subprocess, sys; signal.signal(15, signal.SIG_IGN); print(1)\n"
+    stubborn += "sys.stdout.flush(); subprocess.Popen(['sleep', '600']).wait()"
+    own = os.environ | {"FLWR_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", stubborn]
+    with subprocess.Popen(command, env=own, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        simulation.stop(process, tmp_path)
+        simulation.stop(process, tmp_path)  # what has ended is no error
+    assert list(simulation._of(tmp_path)) == []
 
 
 @pytest.mark.slow
