@@ -64,8 +64,6 @@ class Release:
         by_array: P, |e|^2 and `rounding` of each array of the model, by name.
         fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the
             last place of its parameter, because noise in a model is discrete.
-        count_std: of the noise on a count of clipped updates that was released beside the mean, 0
-            for no noise or an unrecorded one; None where no count was released.
         fingerprint_rounding: `rounding` of the fingerprint's coordinates alone.
         mean_length: |m| of the subtracted mean.
         along_mean: <e, m>/|m|.
@@ -80,7 +78,6 @@ class Release:
     contributions: dict[int, Contribution]
     by_array: dict[str, tuple[int, float, float]]
     fingerprint: npt.NDArray[np.float32]
-    count_std: float | None = None
     fingerprint_rounding: float = 0.0
     mean_length: float = 0.0
     along_mean: float = 0.0

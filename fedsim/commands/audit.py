@@ -1,6 +1,5 @@
 """`fedsim.audit`: a claim about an app, a loop, a recording or a running federation."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +14,6 @@ from fedsim.commands import own_loop
 from fedsim.commands.answer import Answer, of_audit
 from fedsim.commands.settings import Each, Progress, changed, console
 from fedsim.common import report_directory
-from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
 if TYPE_CHECKING:
@@ -146,11 +144,6 @@ def audit(
     """
     if not (isinstance(target, Path | str | tuple) or callable(target)):
         raise InputError(f"the target is a {type(target).__name__}; give a path or a function")
-    if isinstance(target, tuple) or str(target).endswith(".csv"):
-        _refuse_of_scores(locals())
-        return _of_scores(target, delta, confidence, guesses, trial)
-    if guesses or trial is not None:
-        raise InputError("--guesses and --trial are for scores (.csv); leave them out")
     options = AuditOptions(
         claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
         delta=delta,
@@ -170,10 +163,16 @@ def audit(
         canary_seed_file=_path(canary_seed_file),
         no_challenge=no_challenge or None,
         worlds=_path(worlds),
+        guesses=guesses or None,
+        trial=trial,
     )
     place = _path(out)
+    if follow and (isinstance(target, tuple) or callable(target)):
+        raise InputError("--follow is for transcripts; leave it out")
     if (once or patience != PATIENCE) and not follow:
         raise InputError("--once and --patience need --follow; add it, or leave them out")
+    if isinstance(target, tuple) or str(target).endswith(".csv"):
+        return _of_scores(target, replace(options, data=_own(data)), strict, place)
     path = Path() if callable(target) else Path(target)
     if path.suffix == ".py":
         raise InputError(f"'{path}' needs a training function; name it, as in {path}:train")
@@ -200,71 +199,29 @@ def audit(
     return transcripts.audited(path, options, place, strict)
 
 
-OF_SCORES = ("target", "delta", "confidence", "guesses", "trial", "progress", "each")
-"""Arguments of `audit` that scores of canaries take."""
-
-
-def _refuse_of_scores(given: Mapping[str, Any]) -> None:
-    """Raise InputError if an argument is set that scores of canaries do not take."""
-    usual = inspect.signature(audit).parameters
-    for name, value in given.items():
-        if name in OF_SCORES or value in ((), usual[name].default):
-            continue
-        option = value[0] if name == "changes" else f"--{name.replace('_', '-')}"
-        raise InputError(f"scores of canaries are bounds without a claim; leave {option} out")
-
-
 def _path(value: Path | str | None) -> Path | None:
     return None if value is None else Path(value)
 
 
-def _of_scores(
-    scores: Any, delta: float | None, confidence: float | None, guesses: int, trial: int | None
-) -> Answer:
-    """Return what the canaries of one training prove about epsilon."""
-    from dataclasses import asdict  # noqa: PLC0415
+def _own(data: Records) -> str | None:
+    return data if isinstance(data, str | None) else "(features, labels)"
 
-    import numpy as np  # noqa: PLC0415
 
-    from fedsim.audits import one_run  # noqa: PLC0415
-    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
+def _of_scores(scores: Any, options: AuditOptions, strict: bool, out: Path | None) -> Answer:
+    """Audit the canaries of one training: a CSV file, or arrays (included [m], scores [m])."""
+    from fedsim.audits.judgement import canary_scores  # noqa: PLC0415
 
+    options.taken("a table of canary scores")
     if not isinstance(scores, tuple):
-        found = one_run.read_scores(Path(scores), trial)
-    elif trial is not None:
-        raise InputError(f"trial is {trial}, but arrays are of one trial; leave trial out")
+        found, name = canary_scores.read_scores(Path(scores), options.trial), Path(scores).name
+    elif options.trial is not None:
+        raise InputError(f"trial is {options.trial}, but arrays are of one trial; leave trial out")
     else:
-        coins, values = (np.asarray(each) for each in scores)
-        if not np.isin(coins, (0, 1)).all():
-            raise InputError(
-                "the first array holds other values than true and false; give the arrays as "
-                "(included, scores)"
-            )
-        found = 0, coins.astype(np.bool_), values.astype(np.float64)
-    estimated = one_run.estimate(
-        *found,
-        ASSUMED if delta is None else delta,
-        0.95 if confidence is None else confidence,
-        guesses,
-    )
-    rows = estimated.rows()
-    return Answer(
-        report={
-            "kind": "canary scores",
-            "trial": estimated.trial,
-            "canaries": estimated.scores.size,
-            "included": int(estimated.included.sum()),
-            "bounds": {name: asdict(bound) for name, bound in estimated.bounds.items()},
-            "estimate": asdict(estimated.estimate),
-        },
-        table=[dict(zip(one_run.HEADINGS, row, strict=True)) for row in rows],
-        details=estimated,
-        _blocks=lambda: [
-            Prose(f"{estimated.title}."),
-            tabulated(one_run.HEADINGS, rows),
-            Prose(estimated.caption),
-        ],
-    )
+        found, name = canary_scores.of_arrays(scores), "(included, scores)"
+    if out is not None:
+        report_directory.check_new(out)
+    answer = of_audit(canary_scores.audit(found, name, options), strict)
+    return answer if out is None else answer.save(out)
 
 
 def _of_code(

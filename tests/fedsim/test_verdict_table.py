@@ -11,7 +11,8 @@ from itertools import product
 from types import SimpleNamespace
 
 from fedsim.audits.app.audit import client_evidence
-from fedsim.audits.app.configuration import AppObservation, CentralNoise, Configuration
+from fedsim.audits.app.configuration import Configuration
+from fedsim.audits.app.strategies import CentralNoise
 from fedsim.audits.judgement.claim import (
     Claim,
     Evidence,
@@ -132,14 +133,13 @@ APP = [
 
 
 def _app(evidence):
-    central = CentralNoise("a strategy", 1.0, (1.0,), (1.0,), 5)
+    central = CentralNoise("a strategy", 1.0, (1.0,), 5)
     own = "own" in evidence["noise"]
     central = replace(central, own_noise=own, varies=evidence["noise"] == "uneven")
     rule = {"alarm": ("",), "counted alarm": ("realised-noise",)}.get(evidence["server"], ())
     checks = tuple(Finding("why", rule=each) for each in rule)
     moved = "the model was moved" if evidence["server"] == "moved" else ""
-    observation = AppObservation((), {}, (), False, False, (), checks=checks, unsure=moved)
-    configuration = Configuration(3, ("a strategy",), central=central, observation=observation)
+    configuration = Configuration(3, ("a strategy",), central=central, checks=checks, unsure=moved)
     claim = _claim("record" if evidence["training unseen"] else None)
     observer = "server" if "server" in evidence["noise"] else "participant"
     return _judged(
@@ -249,7 +249,6 @@ def _recorded(evidence):
             "noise": "measured" if kind == "unclipped" else kind,
             "claimed_std": [1.0],
             "clipped": kind != "unclipped",
-            "count_known": True,
             "proven": proven,
             "unsure": "no reason" if evidence["doubt"] == "unsure" else "",
             "independent": evidence["doubt"] != "alike",

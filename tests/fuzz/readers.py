@@ -15,7 +15,7 @@ from flwr.app import Context
 from PIL import Image
 
 from fedsim import client_app, configuration, server_app
-from fedsim.audits import one_run
+from fedsim.audits.judgement import canary_scores
 from fedsim.audits.results import report as results
 from fedsim.common import report_directory
 from fedsim.configuration import Config, to_run_config
@@ -225,7 +225,7 @@ def _purchases(folder):
 def _scores(folder):
     path = folder / "scores.csv"
     path.write_text("trial,canary,included,score\n0,0,1,0.5\n0,1,0,-0.5\n1,0,1,1e3\n")
-    return Reader(path, lambda: one_run.read_scores(path, None))
+    return Reader(path, lambda: canary_scores.read_scores(path, None))
 
 
 @_reader("what a node remembers")

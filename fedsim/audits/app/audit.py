@@ -135,20 +135,19 @@ def client_evidence(
     configuration: Configuration, findings: Sequence[Finding], claim: Claim, row: Row
 ) -> Evidence:
     """Return what speaks for and against a claim about a client's update."""
-    strategies, central, run = " > ".join(configuration.strategies), None, None
-    if row.observer == Vantage.PARTICIPANT:
-        central, run = configuration.central, configuration.observation
+    strategies, released = " > ".join(configuration.strategies), row.observer == "participant"
+    central = configuration.central if released else None
     unsure = [OWN_NOISE.format(strategies)] if central and central.own_noise else []
     # LocalDpMod claims what a message with its noise does not have.
     local = claim.source == BY_LOCAL and any(each.rule == "local-noise" for each in findings)
     # The checks with a rule are those that theory's epsilon counts.
-    unruled = run is not None and any(each.breaks and not each.rule for each in run.checks)
+    unruled = released and any(each.breaks and not each.rule for each in configuration.checks)
     return Evidence(
         incomparable=OF_A_RECORD if claim.unit == "record" else "",
         broken=unruled or local or (central is not None and central.varies),
         unknown=[UNKNOWN.format(strategies)] if row.epsilon is None else [],
         exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
-        unsure=[run.unsure] if run is not None and run.unsure else unsure,
+        unsure=[configuration.unsure] if released and configuration.unsure else unsure,
     )
 
 
@@ -163,7 +162,7 @@ def _view(
 ) -> View:
     reason, predicted = _not_normal(configuration, guarantee), _predicted(configuration, guarantee)
     epsilon = None if guarantee is None else guarantee.epsilon(delta)
-    shares = theory.realised_shares(configuration.observation, configuration.rounds)
+    shares = theory.realised_shares(configuration)
     off = vantage is Vantage.PARTICIPANT and {*shares} != {1.0}
 
     def bounds(level: float) -> Mapping[str, float]:
@@ -203,16 +202,14 @@ def _bounds(
 
 def _not_normal(configuration: Configuration, guarantee: AppGuarantee | None) -> str | None:
     """Return why the scores are not normal; None where they are."""
-    central, observation = configuration.central, configuration.observation
-    shares = theory.realised_shares(observation, configuration.rounds)
+    central = configuration.central
+    shares = theory.realised_shares(configuration)
     if guarantee is None:
         return "the noise of the strategy is unknown"
     if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
         return "the server's aggregation changes the clients' own noise"
-    if 0 in guarantee.on_models:
+    if 0 in guarantee.multipliers:
         return "there is no noise"
-    if central is not None and central.adaptive:
-        return "with adaptive clipping, the scale of the noise depends on the updates"
     if (central is not None and central.own_noise) or {*shares} != {1.0}:
         return "the noise is not the configured one of every round, or the app's own code makes it"
     return None
@@ -230,10 +227,11 @@ def _detects(
     By the noise of one round of the honest run, and by the Gaussian bound of the attack, one of two
     that judge together.
     """
-    run, shares, error = configuration.observation, list[float](), significance(ALARM_CONFIDENCE)
-    if vantage is Vantage.PARTICIPANT and run and run.noise_ratios and not run.seeded:
-        tail = error / 2 / len(run.noise_ratios)
-        shares.append(detectable.by_energy(run.noise_coordinates, tail))
+    shares, error = list[float](), significance(ALARM_CONFIDENCE)
+    measured = vantage is Vantage.PARTICIPANT and not configuration.seeded
+    if measured and configuration.noise_ratios:
+        tail = error / 2 / len(configuration.noise_ratios)
+        shares.append(detectable.by_energy(configuration.noise_coordinates, tail))
     normal = guarantee is not None and _not_normal(configuration, guarantee) is None
     if normal and guarantee is not None and claim is not None and claim.epsilon > 0:
         limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)

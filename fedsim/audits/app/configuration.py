@@ -1,28 +1,22 @@
-"""An app's configuration, read off Flower's objects, and what its runs show.
+"""An app's configuration, as read off Flower's objects and observed, and what its runs show.
 
 The audit requests one run after another and gets measurements back. It computes the verdict itself.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAvg,
-    Strategy,
-)
+from flwr.serverapp.strategy import Strategy
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.app.strategies import CentralNoise, central_noise, chain, names, of_flower
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.audits.loop.observation import ObservedRun
@@ -31,58 +25,6 @@ from fedsim.privacy.trust.model import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
 """Number of examples that a client claims to outweigh all others."""
-
-CLIENT_SIDE = (
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyClientSideAdaptiveClipping,
-)
-ADAPTIVE = (
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyClientSideAdaptiveClipping,
-)
-CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
-OUTSIDE = ("add_gaussian_noise_inplace", "compute_stdv")
-"""Flower's functions that make the noise, as its strategies call them."""
-
-
-@dataclass(frozen=True)
-class CentralNoise:
-    """Noise that the server adds to an average of clipped updates.
-
-    Before the app runs, norms are those of the first round alone.
-
-    Attributes:
-        noise_multiplier: z; the noise has the standard deviation z C / sampled_clients. The least
-            of all rounds.
-        noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
-            which moves C before the noise is drawn.
-        sampled_clients: divisor of the strategy, however many clients replied. The largest of all
-            rounds.
-        adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
-        count_std: standard deviation of the noise on that count, in clients.
-        plain_mean: whether the noise is added to Flower's plain average of the replies.
-        weighted_by: the metric, sent by clients, that weights the average.
-        own_noise: whether code that is not Flower's makes the noise.
-        varies: whether the multiplier or the divisor differs between rounds.
-    """
-
-    strategy: str
-    noise_multiplier: float
-    clipping_norms: tuple[float, ...]
-    noise_norms: tuple[float, ...]
-    sampled_clients: int
-    client_clips: bool = False
-    adaptive: bool = False
-    count_std: float = 0.0
-    plain_mean: bool = True
-    weighted_by: str = "num-examples"
-    equal_weights_enforced: bool = False
-    own_noise: bool = False
-    varies: bool = False
-
-    @property
-    def adds_noise(self) -> bool:
-        return self.noise_multiplier > 0 or self.varies
 
 
 @dataclass(frozen=True)
@@ -99,6 +41,11 @@ class LocalNoise:
     sensitivity: float
     epsilon: float
     delta: float
+
+    @classmethod
+    def of(cls, mod: LocalDpMod) -> "LocalNoise":
+        values = (mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)
+        return cls(*(float(value) for value in values))
 
     @property
     def std(self) -> float:
@@ -117,10 +64,15 @@ class AppStatement:
 
 
 @dataclass(frozen=True)
-class AppObservation:
-    """Observations of one honest run of the app, and of one with a huge update.
+class Configuration:
+    """The app's differential privacy, as far as it can be read or observed.
 
     Attributes:
+        strategies: class names from the outermost wrapper inwards.
+        mods: names of the clients' mods, outermost first.
+        known: whether all strategies are Flower's own, so that no other noise is possible.
+        participants: number of replies of every round of the honest run.
+        weights: weight that each client states.
         noise_ratios: realised over configured standard deviation of the central noise in every
             round; () without noise, and where the noise could not be measured.
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
@@ -130,13 +82,19 @@ class AppObservation:
         unsure: why these do not support a claim; "" if they may.
     """
 
-    participants: tuple[int, ...]
-    weights: dict[int, float]
-    noise_ratios: tuple[Interval, ...]
-    client_norm_kept: bool
-    seeded: bool
-    statements: tuple[AppStatement, ...]
+    rounds: int
+    strategies: tuple[str, ...]
+    mods: tuple[str, ...] = ()
+    known: bool = True
+    central: CentralNoise | None = None
+    local: LocalNoise | None = None
+    participants: tuple[int, ...] = ()
+    weights: dict[int, float] = field(default_factory=dict)
+    noise_ratios: tuple[Interval, ...] = ()
     noise_coordinates: int = 0
+    client_norm_kept: bool = False
+    seeded: bool = False
+    statements: tuple[AppStatement, ...] = ()
     checks: tuple[Finding, ...] = ()
     unsure: str = ""
 
@@ -144,25 +102,6 @@ class AppObservation:
     def constant_weights(self) -> bool:
         """Whether every client sent the constant weight 1 instead of a count of its data."""
         return set(self.weights.values()) <= {1.0}
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """The app's differential privacy, as far as it can be read or observed.
-
-    Attributes:
-        strategies: class names from the outermost wrapper inwards.
-        mods: names of the clients' mods, outermost first.
-        known: whether all strategies are Flower's own, so that no other noise is possible.
-    """
-
-    rounds: int
-    strategies: tuple[str, ...]
-    mods: tuple[str, ...] = ()
-    known: bool = True
-    central: CentralNoise | None = None
-    local: LocalNoise | None = None
-    observation: AppObservation | None = None
 
 
 BY_LOCAL = "LocalDpMod, for all messages together"
@@ -173,9 +112,9 @@ def claim_of(configuration: Configuration) -> Claim | None:
 
     That is about one message. The epsilons and deltas of all rounds add up.
     """
-    observation, local = configuration.observation, configuration.local
-    if observation is not None and observation.statements:
-        last = observation.statements[-1]
+    local = configuration.local
+    if configuration.statements:
+        last = configuration.statements[-1]
         source = "the app's accountant, at the end of the run"
         return Claim(last.epsilon, last.delta, source, Vantage.PARTICIPANT, "client")
     if local is None or not 0 < local.delta < 1 / configuration.rounds:
@@ -260,36 +199,6 @@ class App(Protocol):
         """Run the app with updates by a script, and return its rounds."""
 
 
-# Flower's objects
-
-
-def chain(strategy: Strategy) -> list[Strategy]:
-    strategies = [strategy]
-    while isinstance(inner := getattr(strategies[-1], "strategy", None), Strategy):
-        if any(inner is each for each in strategies):
-            break
-        strategies.append(inner)
-    return strategies
-
-
-def central_wrapper(strategy: Strategy) -> Any | None:
-    return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
-
-
-def own_code(strategies: Iterable[Strategy]) -> bool:
-    """Return whether a strategy aggregates by code that is not Flower's."""
-    return not all(_of_flower(type(each).aggregate_train) for each in strategies)
-
-
-def averages(strategy: Strategy) -> bool:
-    """Return whether a strategy without an inner one releases FedAvg's weighted mean of replies."""
-    return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
-
-
-def weighting_key(strategy: Strategy) -> str:
-    return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
-
-
 def configuration_of(
     strategy: Strategy,
     mods: Iterable[object] = (),
@@ -297,62 +206,14 @@ def configuration_of(
     mechanisms: Sequence[Mapping[str, Any]] = (),
 ) -> Configuration:
     """Return the privacy of a strategy, and of its rounds where their mechanisms were recorded."""
-    strategies, mods = chain(strategy), list(mods)
+    mods = list(mods)
     return Configuration(
         rounds=rounds,
-        strategies=tuple(type(each).__name__ for each in strategies),
+        strategies=names(strategy),
         mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
-        known=all(map(_of_flower, map(type, strategies))),
-        central=_central_noise(strategy, mechanisms),
-        local=next((local_noise(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
-    )
-
-
-def local_noise(mod: LocalDpMod) -> LocalNoise:
-    values = (mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)
-    return LocalNoise(*(float(value) for value in values))
-
-
-def _of_flower(code: Any) -> bool:
-    return str(code.__module__).startswith("flwr.")
-
-
-def _central_noise(
-    strategy: Strategy, mechanisms: Sequence[Mapping[str, Any]]
-) -> CentralNoise | None:
-    """Return the noise of Flower's wrapper; None where the app's code may release without it.
-
-    mechanisms: of the recorded rounds, whose least noise counts; none before the app runs.
-    """
-    wrapper = central_wrapper(strategy)
-    if wrapper is None or own_code(chain(strategy)[: chain(strategy).index(wrapper) + 1]):
-        return None
-    adaptive, norm = isinstance(wrapper, ADAPTIVE), float(wrapper.clipping_norm)
-    method = wrapper._add_noise_to_aggregated_arrays
-    inner = [getattr(method, "__globals__", {}).get(name) for name in OUTSIDE]
-    now = {
-        "noise_multiplier": float(wrapper.noise_multiplier),
-        "num_sampled_clients": int(wrapper.num_sampled_clients),
-        "clipping_norm": norm,
-        "noise_clipping_norm": norm,
-    }
-    multipliers, clients, clipping, noise = (
-        tuple(each.get(name, math.nan) for each in mechanisms or [now]) for name in now
-    )
-    return CentralNoise(
-        strategy=type(wrapper).__name__,
-        noise_multiplier=min(multipliers),
-        clipping_norms=clipping,
-        noise_norms=noise,
-        sampled_clients=max(clients),
-        client_clips=isinstance(wrapper, CLIENT_SIDE),
-        adaptive=adaptive,
-        count_std=float(wrapper.clipped_count_stddev) if adaptive else 0.0,
-        plain_mean=averages(wrapper.strategy),
-        weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
-        equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
-        own_noise=not all(map(_of_flower, [method, *(each for each in inner if each)])),
-        varies=len({z / n for z, n in zip(multipliers, clients, strict=True)}) > 1,
+        known=all(map(of_flower, map(type, chain(strategy)))),
+        central=central_noise(strategy, mechanisms),
+        local=next((LocalNoise.of(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
     )
 
 

@@ -33,7 +33,6 @@ from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.configuration import (
-    AppObservation,
     AppRound,
     AppStatement,
     Configuration,
@@ -47,6 +46,7 @@ from fedsim.audits.app.configuration import (
 )
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
 from fedsim.audits.app.records import ClientSteps, ClientWatch
+from fedsim.audits.app.strategies import names
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN
@@ -306,8 +306,10 @@ class _Run:
             raise AppFailedError(self._failed)
         if not self._rounds:
             raise InputError(UNTRAINED)
-        names = (" > ".join(configuration_of(each).strategies) for each in self._strategies)
-        if len(different := dict.fromkeys(names)) > 1:
+        if (
+            len(different := dict.fromkeys(" > ".join(names(each)) for each in self._strategies))
+            > 1
+        ):
             raise InputError(SEVERAL.format(", then ".join(different)))
 
     def scored(self, script: Script) -> tuple[AppRound, ...]:
@@ -318,15 +320,13 @@ class _Run:
         mods = (*self._app.mods, self.local) if self.local is not None else self._app.mods
         strategy, rounds = self._strategies[-1], len(self._rounds)
         configuration = configuration_of(strategy, mods, rounds, self._mechanisms)
-        return replace(configuration, observation=self._observed())
-
-    def _observed(self) -> AppObservation:
-        """Return the observations of an honest run, with the checks of a recorded server."""
+        # The checks are those of a recorded server.
         mechanism = dict(ChainMap(*reversed(self._mechanisms)))
         findings = self._notes.findings()
         measured = self._server.measured(Asked(mechanism, ASSUMED, ALARM_CONFIDENCE, findings))
         hidden = measured.release is not None and measured.release.noise == "hidden"
-        return AppObservation(
+        return replace(
+            configuration,
             participants=tuple(self._participants),
             weights=self._weights,
             noise_ratios=self._server.shares(mechanism),

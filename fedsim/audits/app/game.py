@@ -47,14 +47,12 @@ def observe(audited: App, seed: int) -> tuple[Configuration, list[dict[int, Clie
     trainings = [honest.clients]
     if any(client.run.steps for client in honest.clients.values()):
         trainings.append(audited.honest(_app_seed(seed, SECOND)).clients)
-    configuration, observation = honest.configuration, honest.configuration.observation
-    assert observation is not None
+    configuration = honest.configuration
     script = script_of(configuration, seed)
     norms = [each.message_norm for each in audited.scripted(_app_seed(seed, 1), script)]
     # Rounding in float32 changes a huge update far less than clipping it does. nan is not above.
-    kept = any(norm > 0.5 * script.length for norm in norms) or observation.client_norm_kept
-    observation = replace(observation, client_norm_kept=kept)
-    return replace(configuration, observation=observation), trainings
+    kept = any(norm > 0.5 * script.length for norm in norms) or configuration.client_norm_kept
+    return replace(configuration, client_norm_kept=kept), trainings
 
 
 def play(
@@ -82,7 +80,7 @@ def play(
         seed: of the worlds, the direction and the app's own randomness.
         progress: called with the number of finished trials after each, pilots not counted.
     """
-    script, observation = script_of(configuration, seed), configuration.observation
+    script = script_of(configuration, seed)
     # Far below every clipping norm: clipped idle updates would be as long as the target's.
     replaced = neighbouring is Neighbouring.REPLACE
     other = replace(script, length=-script.length if replaced else script.idle)
@@ -92,8 +90,8 @@ def play(
         rounds = audited.scripted(_app_seed(seed, number), script if world else other)
         return np.nan_to_num(np.array([getattr(each, shown) for each in rounds]))
 
-    seeded = observation is not None and observation.seeded
-    known = expected if expected is not None and expected.finite and not seeded else None
+    modelled = expected is not None and expected.finite and not configuration.seeded
+    known = expected if modelled else None
     threshold = np.zeros(configuration.rounds)
     if known is None:
         # The pilots use the first numbers, and decide only the threshold.
@@ -113,13 +111,11 @@ def script_of(configuration: Configuration, seed: int) -> Script:
     """Return the script of the world with the update."""
     central, local = configuration.central, configuration.local
     norms = [*(central.clipping_norms if central else ()), local.clipping_norm if local else 0]
-    observation = configuration.observation
     free = central is None or not central.equal_weights_enforced
-    constant = observation is None or observation.constant_weights
     return Script(
         target=0,
         length=HUGE * (max(norms) or 1.0),
-        weight=UNBOUNDED_WEIGHT if free and not constant else None,
+        weight=UNBOUNDED_WEIGHT if free and not configuration.constant_weights else None,
         weighted_by=central.weighted_by if central else "num-examples",
         idle=IDLE * min([norm for norm in norms if norm] or [1.0]),
         seed=seed,

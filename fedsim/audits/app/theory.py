@@ -13,13 +13,8 @@ from dataclasses import dataclass, replace
 from heapq import nlargest
 
 from adversaries.statistics import gaussian
-from fedsim.audits.app.configuration import (
-    UNBOUNDED_WEIGHT,
-    AppObservation,
-    CentralNoise,
-    Configuration,
-    claim_of,
-)
+from fedsim.audits.app.configuration import UNBOUNDED_WEIGHT, Configuration, claim_of
+from fedsim.audits.app.strategies import CentralNoise
 from fedsim.audits.judgement.claim import Claim, Finding, Rule, objections
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
@@ -33,9 +28,7 @@ class AppGuarantee:
     """The true noise of every round; each tuple has one value a round.
 
     Attributes:
-        multipliers: noise over the largest change by one client, for all that is released; 0
-            without noise.
-        on_models: the same for released models (or messages) alone, which the attack scores.
+        multipliers: noise over the largest change by one client; 0 without noise.
         influences: largest L2 change of the released model, or message, by one client; inf without
             a limit.
     """
@@ -43,7 +36,6 @@ class AppGuarantee:
     vantage: Vantage
     neighbouring: Neighbouring
     multipliers: tuple[float, ...]
-    on_models: tuple[float, ...]
     influences: tuple[float, ...]
     noise_stds: tuple[float, ...]
 
@@ -57,13 +49,13 @@ class AppGuarantee:
 
     @property
     def mu(self) -> float:
-        """Distance of the worlds that the attack sees, in standard deviations; inf without noise.
+        """Distance of the worlds, in standard deviations of the noise; inf without noise.
 
-        Its advantage is 2 Phi(mu/2) - 1.
+        The advantage of the attack is 2 Phi(mu/2) - 1.
         """
-        if 0 in self.on_models:
+        if 0 in self.multipliers:
             return math.inf
-        return math.sqrt(sum(z**-2 for z in self.on_models))
+        return math.sqrt(sum(z**-2 for z in self.multipliers))
 
 
 def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vantage:
@@ -71,8 +63,8 @@ def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vant
     if claim is not None and claim.vantage is not None:
         return claim.vantage
     central = configuration.central
-    by_clients_alone = central is None or not central.adds_noise
-    by_clients_alone = by_clients_alone and configuration.local is not None
+    by_server = central is not None and central.adds_noise
+    by_clients_alone = configuration.local is not None and not by_server
     return Vantage.SERVER if by_clients_alone else Vantage.PARTICIPANT
 
 
@@ -81,9 +73,8 @@ def guarantee(
 ) -> AppGuarantee | None:
     """Return what the configuration guarantees towards a vantage; None where theory cannot tell.
 
-    Before the app runs, the strategy's own statements are used, equal weights included. Towards a
-    participant the clients' own noise counts where it protects better than the server's: processing
-    a noisy message reveals no more than the message.
+    Towards a participant the clients' own noise counts where it protects better than the server's:
+    processing a noisy message reveals no more than the message.
     """
     vantage = vantage or vantage_of(configuration)
     local, rounds = configuration.local, configuration.rounds
@@ -102,53 +93,48 @@ def guarantee(
 
 
 def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> AppGuarantee | None:
-    rounds, run = configuration.rounds, configuration.observation
-    central, vantage = configuration.central, Vantage.PARTICIPANT
+    rounds, central = configuration.rounds, configuration.central
     if central is None:
         nothing = (math.inf,) * rounds, (0.0,) * rounds
-        return _composed(vantage, neighbouring, *nothing) if configuration.known else None
-    if not central.plain_mean or central.varies:
+        known = _composed(Vantage.PARTICIPANT, neighbouring, *nothing)
+        return known if configuration.known else None
+    if not central.plain_mean or central.varies or central.adaptive:
         return None
-    unlimited = run is not None and central.client_clips and run.client_norm_kept
+    unlimited = central.client_clips and configuration.client_norm_kept
+    per_norm = central.noise_multiplier / central.sampled_clients * (not configuration.seeded)
+    norms = _every_round(central.clipping_norms, rounds)
     moved_by = tuple(
-        math.inf if unlimited else sensitivity(neighbouring, norm) * share(central, run, round)
-        for round, norm in enumerate(_every_round(central.clipping_norms, rounds))
+        math.inf if unlimited else sensitivity(neighbouring, norm) * _share(configuration, round)
+        for round, norm in enumerate(norms)
     )
-    realised = realised_shares(run, rounds)
-    per_norm = central.noise_multiplier / central.sampled_clients
-    per_norm *= run is None or not run.seeded
-    norms = _every_round(central.noise_norms, rounds)
+    realised = realised_shares(configuration)
     stds = tuple(per_norm * norm * share for norm, share in zip(norms, realised, strict=True))
-    count_std = central.count_std if central.adaptive else None
-    return _composed(vantage, neighbouring, moved_by, stds, count_std)
+    return _composed(Vantage.PARTICIPANT, neighbouring, moved_by, stds)
 
 
-def share(central: CentralNoise, run: AppObservation | None, round: int) -> float:
+def _share(configuration: Configuration, round: int) -> float:
     """Return the largest part of a round's average that one client's update can be.
 
     It is 1/n under equal weights. Where clients state their weights, it is the part of a client
     that states a huge weight: almost 1.
     """
-    if run is None or not run.participants:
-        return 1 / central.sampled_clients
-    replies = run.participants[min(round, len(run.participants) - 1)]
-    if central.equal_weights_enforced or run.constant_weights:
+    central, replies = configuration.central, configuration.participants[round]
+    if (central is not None and central.equal_weights_enforced) or configuration.constant_weights:
         return 1 / replies
-    others = sum(nlargest(replies - 1, run.weights.values()))
+    others = sum(nlargest(replies - 1, configuration.weights.values()))
     return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
 
 
-def realised_shares(run: AppObservation | None, rounds: int) -> tuple[float, ...]:
+def realised_shares(configuration: Configuration) -> tuple[float, ...]:
     """Return realised over configured noise of every round; 1 where it is not surely less.
 
     More noise than configured counts for nothing, in this round or another.
     """
-    if run is None or not run.noise_ratios:
-        return (1.0,) * rounds
     shares = tuple(
-        1.0 if each.high >= 1 else math.sqrt(each.low * each.high) for each in run.noise_ratios
+        1.0 if each.high >= 1 else math.sqrt(each.low * each.high)
+        for each in configuration.noise_ratios
     )
-    return _every_round(shares, rounds)
+    return _every_round(shares or (1.0,), configuration.rounds)
 
 
 def _every_round(values: tuple[float, ...], rounds: int) -> tuple[float, ...]:
@@ -160,21 +146,12 @@ def _composed(
     neighbouring: Neighbouring,
     influences: tuple[float, ...],
     stds: tuple[float, ...],
-    count_std: float | None = None,
 ) -> AppGuarantee:
-    """count_std: standard deviation of the noise on a released count; None if none is released."""
-    on_models = tuple(
+    multipliers = tuple(
         min(std / moved, MOST) if math.isfinite(moved) and std >= LEAST * moved else 0.0
         for std, moved in zip(stds, influences, strict=True)
     )
-    both = on_models
-    if count_std is not None:
-        # One client changes the count of clipped updates by 1. Andrew et al. (2021) count +-1/2,
-        # so that a client is worth 1/2. Flower counts 0 or 1, but sets its noise as they do.
-        both = tuple(
-            (z**-2 + count_std**-2) ** -0.5 if z > 0 and count_std > 0 else 0.0 for z in on_models
-        )
-    return AppGuarantee(vantage, neighbouring, both, on_models, influences, stds)
+    return AppGuarantee(vantage, neighbouring, multipliers, influences, stds)
 
 
 # Rules
@@ -194,12 +171,8 @@ class RuleSubject:
         return self.configuration.central
 
     @property
-    def run(self) -> AppObservation | None:
-        return self.configuration.observation
-
-    @property
     def of_a_client(self) -> bool:
-        return self.claim is not None and self.claim.unit == "client" and self.run is not None
+        return self.claim is not None and self.claim.unit == "client"
 
     @property
     def unprotected(self) -> bool:
@@ -219,18 +192,16 @@ def _local(subject: RuleSubject) -> tuple[float, float] | None:
 
 
 def _weights(subject: RuleSubject) -> CentralNoise | None:
-    central, run = subject.central, subject.run
+    central = subject.central
     if central is None or not central.plain_mean or central.equal_weights_enforced:
         return None
-    # Before the run, weights may yet be constant.
-    return None if run is None or run.constant_weights else central
+    return None if subject.configuration.constant_weights else central
 
 
 def _lost(subject: RuleSubject) -> tuple[int, int] | None:
-    run = subject.run
-    if run is None or not run.statements:
+    if not (statements := subject.configuration.statements):
         return None
-    counted, releases = run.statements[-1].releases, len(run.participants)
+    counted, releases = statements[-1].releases, len(subject.configuration.participants)
     return (counted, releases) if counted < releases else None
 
 
@@ -242,9 +213,8 @@ def _inner(subject: RuleSubject) -> tuple[str, ...] | None:
 
 
 def _unclipped(subject: RuleSubject) -> CentralNoise | None:
-    central, run = subject.central, subject.run
-    arrived = run is not None and run.client_norm_kept
-    return central if central is not None and central.client_clips and arrived else None
+    central, kept = subject.central, subject.configuration.client_norm_kept
+    return central if central is not None and central.client_clips and kept else None
 
 
 def _too_little(subject: RuleSubject) -> tuple[float, float] | None:
@@ -297,9 +267,8 @@ RULES: dict[str, Rule] = {
         lambda subject: subject.central is not None and subject.central.adaptive,
         "updates are clipped to C_t, but the noise is scaled to the already updated C_t+1. One "
         "client changes the count of clipped updates by 1, but the noise on the count is for a "
-        "change of 1/2",
-        "use fixed clipping, or choose noise_multiplier and clipped_count_stddev by the epsilon "
-        "that this report states",
+        "change of 1/2. No epsilon here covers that",
+        "use fixed clipping",
     ),
     "varying-noise": Rule(
         lambda subject: subject.central is not None and subject.central.varies,
@@ -309,7 +278,7 @@ RULES: dict[str, Rule] = {
         "keep noise_multiplier and num_sampled_clients the same in all rounds",
     ),
     "seeded-noise": Rule(
-        lambda subject: subject.central and subject.run and subject.run.seeded,
+        lambda subject: subject.central and subject.configuration.seeded,
         "the server sets the seed or the state of NumPy's global generator (numpy.random.seed, "
         "set_state), and Flower draws its noise from it. Anyone who knows the code, or the noise "
         "of another round, may know the noise",
@@ -343,9 +312,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return what the rules find, and the checks of the recorded rounds that no rule repeats."""
     claim = claim or claim_of(configuration)
-    vantage = vantage_of(configuration, claim)
-    known = guarantee(configuration, neighbouring, vantage)
+    known = guarantee(configuration, neighbouring, vantage_of(configuration, claim))
     found = objections(RULES, RuleSubject(configuration, neighbouring, claim, known))
-    run, names = configuration.observation, {each.rule for each in found}
-    checks = () if run is None else run.checks
-    return found + tuple(each for each in checks if each.rule not in names)
+    named = {each.rule for each in found}
+    return found + tuple(each for each in configuration.checks if each.rule not in named)

@@ -17,6 +17,7 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
     "a training loop": (*CODE, "data", "records", "target", "workers"),
     "a recorded transcript": ("delta",),
+    "a table of canary scores": ("delta", "guesses", "trial"),
     "an auditor's transcript": (
         *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
     ),
@@ -28,12 +29,15 @@ class AuditOptions:
     """Options of an audit; None for an option that the user left out.
 
     Attributes:
-        delta: at which epsilons are stated; for a recorded transcript without a claim.
+        delta: at which epsilons are stated; for a transcript or scores without a claim.
         time_limit: seconds allowed for one run of an app, or for up to 25 runs of a loop.
         data_root: directory of the run's dataset on this machine, for an auditor's transcript.
         canary_seed_file: seeds and numbers of the clients' canaries, for an auditor's transcript.
         no_challenge: whether to leave out beliefs about the challenge, which need the data.
         worlds: run directory that says which beliefs were right, for an auditor's transcript.
+        guesses: number of canaries of scores to guess; 0 for one in eight, -1 for the best of
+            several numbers.
+        trial: number of the trial of scores.
     """
 
     claim: Claim | None = None
@@ -55,6 +59,8 @@ class AuditOptions:
     canary_seed_file: Path | None = None
     no_challenge: bool | None = None
     worlds: Path | None = None
+    guesses: int | None = None
+    trial: int | None = None
 
     def __post_init__(self) -> None:
         if self.claim is not None and self.delta is not None:

@@ -24,7 +24,7 @@ from fedsim.audits.judgement.claim import (
     judge,
 )
 from fedsim.audits.results.checks import GateCheck, GateRule, of_audit, of_claim
-from fedsim.audits.results.conditions import number_at
+from fedsim.audits.results.conditions import names, number_at
 from fedsim.audits.results.numbers import REALS, Real
 from fedsim.audits.results.rows import Row, judged
 from fedsim.audits.results.view import View, audit_view
@@ -177,7 +177,8 @@ def concluded(
         checks=[],
         **facts,
     )
-    made = [rule.made(report.report) for rule in _rules(report, rules)]
+    known = names(report.kind)
+    made = [rule.made(report.report) for rule in _rules(report, rules) if rule.reads(known)]
     return replace(report, checks=[_of_the_claim(report), *made])
 
 

@@ -98,8 +98,7 @@ RULES: dict[str, Rule] = {
         "as PrivacyEngine.make_private does",
     ),
     "noise-norm": Rule(
-        # Adaptive clipping has its own finding.
-        lambda seen: _whys(checks.undercharged([s for s in seen.steps if not s.adaptive])),
+        lambda seen: _whys(checks.undercharged(seen.steps)),
         "{0}",
         "scale the noise with the clipping norm of the whole gradient: the square root of the sum "
         "of the layers' squared norms",

@@ -29,7 +29,7 @@ from fedsim.audits.recorded.releases import (
     Notes,
     ReleaseReport,
 )
-from fedsim.audits.recorded.server_rounds import NO_COUNT_NOISE, ServerRounds
+from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.results.checks import GateRule
 from fedsim.audits.results.conditions import TRANSCRIPT
 from fedsim.audits.results.rows import Limit, Noise, Row
@@ -274,9 +274,7 @@ def unjudgeable(release: ReleaseReport) -> str:
         return "" if all(release.claimed_std) else NOISE_ELSEWHERE
     if release.noise == "hidden":
         return HIDDEN
-    if not release.clipped:
-        return UNBOUNDED
-    return "" if release.count_known else NO_COUNT_NOISE
+    return "" if release.clipped else UNBOUNDED
 
 
 # The observers

@@ -19,7 +19,6 @@ from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Claims, Estimated, NoiseLevel, Reducer
 from fedsim.audits.recorded.releases import (
-    Accountants,
     Asked,
     MeasuredRounds,
     Notes,
@@ -31,7 +30,6 @@ from fedsim.audits.steps import checks
 from fedsim.audits.steps.checks import epsilon, mechanism
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
 from fedsim.audits.steps.step import Step, step_of
-from fedsim.audits.steps.watch import Accounted
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
 from fedsim.privacy.identifiability import rho_alpha
@@ -53,6 +51,10 @@ ECHO = (
 UNEVEN = (
     "the noise of the steps is not independent Gaussian noise of the configured sizes: its length "
     "varies from step to step more, or less, than chance explains"
+)
+ADAPTIVE = (
+    "adaptive clipping releases a count of clipped gradients, which it divides by the size of the "
+    "drawn batch; no epsilon here covers that. Use fixed clipping"
 )
 COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that repeats"
 
@@ -89,6 +91,7 @@ class LoopSteps:
         unit = str(declared) if declared in UNITS else "record"
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
+        why = why or (ADAPTIVE if any(step.adaptive for step in self._steps) else "")
         checked = checks.checked(self._steps)
         findings += checked.findings
         if why:
@@ -112,7 +115,7 @@ class LoopSteps:
         if norm is not None and step.noise_multiplier is not None:
             std = step.noise_multiplier * norm
         parts = {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)}
-        claims = Claims(norm, std, step.count_std)
+        claims = Claims(norm, std)
         # Noise and division round in the gradient's precision.
         rounded = layout, layout.units(mean, after), 3.0, claims
         return self._reducer.reduced(step.place, after - mean, parts, *rounded, mean)
@@ -134,7 +137,6 @@ class LoopSteps:
             ),
             epsilon_at_least=account.at_least(most),
             amplified=checked.amplified,
-            accountants=account.recorded(),
             proven=ProvenPrivacy(
                 node=None,
                 epsilon=proven,
@@ -146,18 +148,11 @@ class LoopSteps:
         )
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:
-        """Return every step's noise over one record's largest change, a count's noise included."""
-        multipliers = []
-        for release, std in zip(self._releases, stds, strict=True):
-            inverse = math.inf
-            if release.clipping_norm and std:
-                # Squared signal-to-noise ratios of what one step releases add up.
-                inverse = (release.clipping_norm / std) ** 2
-            if release.count_std is not None:
-                # One record changes the count by 1, in the same steps.
-                inverse += release.count_std**-2 if release.count_std else math.inf
-            multipliers.append(0.0 if math.isinf(inverse) else inverse**-0.5)
-        return multipliers
+        """Return every step's noise over one record's largest change."""
+        return [
+            std / release.clipping_norm if release.clipping_norm else 0.0
+            for release, std in zip(self._releases, stds, strict=True)
+        ]
 
 
 def _repeated(releases: Sequence[Release], level: NoiseLevel) -> list[Finding]:
@@ -210,19 +205,6 @@ class _Account:
             proven = max(proven, (1 - GRID) * epsilon(multipliers, rates, self.delta))
         return proven
 
-    def recorded(self) -> Accountants | None:
-        """Return the accountants' epsilon: the last answer, and all steps together."""
-        charges = [step.charged for step in self.steps if step.charged is not None]
-        if len(charges) < len(self.steps):
-            return None
-        # The last accountant counts only its own steps, which are the last ones.
-        last = charges[max(0, len(charges) - charges[-1].steps) :]
-        return Accountants(last_word=self._charged(last), all_steps=self._charged(charges))
-
     @property
     def _rates(self) -> list[float]:
         return [step.sample_rate or 1.0 for step in self.steps]
-
-    def _charged(self, charges: Sequence[Accounted]) -> float:
-        multipliers = [one.noise_multiplier for one in charges]
-        return epsilon(multipliers, [one.sample_rate for one in charges], self.delta)

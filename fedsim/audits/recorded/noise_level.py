@@ -49,13 +49,10 @@ class Claims:
 
     Attributes:
         clipping_norm: largest L2 norm of an update; None where no clipping is known.
-        count_std: noise on a count of clipped updates, 0 where unrecorded; None where no count is
-            released.
     """
 
     clipping_norm: float | None
     std: float | None
-    count_std: float | None = None
 
 
 def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
@@ -73,10 +70,6 @@ class Reducer:
     def __init__(self) -> None:
         self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])
 
-    def dither(self, units: Floats) -> Floats:
-        first = units[:FINGERPRINT]
-        return first * self._generator.uniform(-0.5, 0.5, first.size)
-
     def reduced(
         self,
         round: int,
@@ -87,7 +80,6 @@ class Reducer:
         times: float,
         claims: Claims,
         mean: Floats,
-        dither: Floats | None = None,
     ) -> Release:
         """Return a round.
 
@@ -96,7 +88,6 @@ class Reducer:
             units: unit in the last place of each parameter, [P].
             times: number of roundings of each; partial sums count as parts of one.
             mean: the subtracted mean, [P].
-            dither: dither of the fingerprint; None to draw it.
         """
 
         def rounding(part: slice) -> float:
@@ -104,8 +95,8 @@ class Reducer:
             each = units[part]
             return math.sqrt(times * float(each @ each) / 12 / max(1, each.size))
 
-        dither = self.dither(units) if dither is None else dither
         length, first = math.sqrt(mean @ mean), slice(FINGERPRINT)
+        dither = units[first] * self._generator.uniform(-0.5, 0.5, units[first].size)
         return Release(
             round=round,
             size=noise.size,
@@ -119,7 +110,6 @@ class Reducer:
                 for name, part in layout.slices().items()
             },
             fingerprint=(noise[first] + dither).astype(np.float32),
-            count_std=claims.count_std,
             fingerprint_rounding=rounding(first),
             mean_length=length,
             along_mean=float(noise @ mean) / (length or 1.0),

@@ -53,16 +53,6 @@ class ProvenPrivacy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accountants:
-    """Epsilon of a loop's own accountants, one for each engine."""
-
-    last_word: float
-    """Epsilon as the last accountant states it."""
-    all_steps: float
-    """Epsilon of the steps that all accountants counted."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReleaseReport:
     """What all releases together reveal, towards one observer, and their noise."""
 
@@ -71,8 +61,6 @@ class ReleaseReport:
     """"none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed"."""
     clipped: bool
     """Whether every round has a clipping norm."""
-    count_known: bool
-    """Whether no count of clipped updates was released without known noise."""
     claimed_std: list[float | None]
     """Configured standard deviation of each round's noise; None where unknown."""
     left_over_std: list[float]
@@ -100,8 +88,6 @@ class ReleaseReport:
     """Whether sampling amplifies privacy here."""
     unsure: str = ""
     """Why no check could contradict that batches are Poisson samples; "" if one could."""
-    accountants: Accountants | None = None
-    """What a loop's own accountants say; None where some step was not charged."""
 
     @property
     def least_protected(self) -> ClientPrivacy:
@@ -136,7 +122,6 @@ def noise_measured(
         "round_numbers": [release.round for release in releases],
         "noise": level.verdict,
         "clipped": all(release.clipping_norm is not None for release in releases),
-        "count_known": all(release.count_std != 0 for release in releases),
         "claimed_std": [release.claimed_std for release in releases],
         "left_over_std": [release.left_over for release in releases],
         "left_over_interval": [
@@ -164,7 +149,7 @@ def updates_measured(
         max(one.high for one in epsilons),
     )
     most = [one.high for one in level.sure_stds(releases)]
-    proven = {node: _mu(node, releases, most, at_least=True) for node in nodes}
+    proven = {node: _mu(node, releases, most) for node in nodes}
     worst = max(proven, key=lambda node: gaussian.epsilon(proven[node], delta))
     largest = max(_mu(node, releases, level.least_stds()) for node in nodes)
     return ReleaseReport(
@@ -214,7 +199,7 @@ def _client(
     # More noise gives less epsilon, so that the ends of the interval change places.
     mu = Estimated(
         _mu(node, releases, [one.point for one in noises]),
-        _mu(node, releases, [one.high for one in noises], at_least=True),
+        _mu(node, releases, [one.high for one in noises]),
         _mu(node, releases, [one.low for one in noises]),
     )
     scores = [
@@ -233,15 +218,12 @@ def _client(
     )
 
 
-def _mu(
-    node: int, releases: Sequence[Release], stds: Sequence[float], *, at_least: bool = False
-) -> float:
-    """Return a client's signal-to-noise ratio over all rounds, a released count included.
+def _mu(node: int, releases: Sequence[Release], stds: Sequence[float]) -> float:
+    """Return a client's signal-to-noise ratio over all rounds.
 
-    Gaussian mechanisms compose by adding the squares of their mu. at_least: whether the result is a
-    lower bound, which leaves a count without known noise out.
+    Gaussian mechanisms compose by adding the squares of their mu.
     """
-    mu, counts = 0.0, 0.0
+    mu = 0.0
     for release, std in zip(releases, stds, strict=True):
         part = release.contributions.get(node)
         if part is None:
@@ -251,25 +233,20 @@ def _mu(
         # An update longer than the clipping norm must itself be hidden.
         reach = max(part.weight * release.clipping_norm, part.norm / (1 + EXCESS))
         mu = math.hypot(mu, reach / std if std else math.inf)
-        if release.count_std is not None:
-            # One client changes the count by 1.
-            counts += release.count_std**-2 if release.count_std else math.inf
-    if at_least and math.isinf(counts):
-        counts = 0.0
-    return math.hypot(mu, math.sqrt(counts))
+    return mu
 
 
 NUMBERS = (
-    *("noise_multiplier", "clipping_norm", "noise_clipping_norm", "num_sampled_clients"),
-    *("clipped_count_std", "divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
+    *("noise_multiplier", "clipping_norm", "num_sampled_clients"),
+    *("divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
     *("accountant_noise_multiplier", "accountant_sample_rate"),
 )
 
 
 def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
-    """Return the noise of Flower's central DP: z C/n, with the C that scales the noise."""
+    """Return the noise of Flower's central DP: z C/n."""
     multiplier = number(mechanism, "noise_multiplier")
-    norm = number(mechanism, "noise_clipping_norm") or number(mechanism, "clipping_norm")
+    norm = number(mechanism, "clipping_norm")
     clients = number(mechanism, "num_sampled_clients")
     if multiplier is None or norm is None or not clients:
         return None

@@ -33,9 +33,9 @@ NO_MEAN = (
     "releases a mean of clipped updates plus Gaussian noise, declare it: record(..., "
     "clipping_norm=, noise_multiplier=)"
 )
-NO_COUNT_NOISE = (
-    "adaptive clipping releases a count of clipped updates, but no noise on it was recorded: "
-    "epsilon has no known upper limit"
+ADAPTIVE = (
+    "adaptive clipping releases a count of clipped updates, and scales the noise to the next "
+    "clipping norm; no epsilon here covers that. Use fixed clipping"
 )
 MOVED = (
     "the model that was sent is not the one that the round before released: the server changed it "
@@ -70,8 +70,6 @@ FEWER = (
     "noise assumes {:.3g}"
 )
 MEND_FEWER = "set num_sampled_clients to the fewest replies, and refuse rounds with fewer"
-
-Weights = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
@@ -117,14 +115,11 @@ class ServerRounds:
         view = self._seen(observed)
         if view is None:
             return
-        weighted = weights(observed)
-        means = self._means(view, weighted)
-        if means is not None:
+        self._weighting, weighted = weights(observed)
+        mean = self._mean(view, weighted)
+        if mean is not None:
             self._unnoised += view.before_noise is not None
-            found = self._reduced(view, weighted, means)
-            # The aggregate of own code may be either mean: then nothing is left over of it.
-            self._weighting = min(found, key=lambda name: found[name].energy)
-            self._releases.append(found[self._weighting])
+            self._releases.append(self._reduced(view, weighted, mean))
 
     def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
@@ -200,8 +195,9 @@ class ServerRounds:
             unnoised = None
         return _Seen(observed, layout, before, after, unnoised, norm, by_server)
 
-    def _means(self, view: _Seen, weights: Weights) -> dict[str, Floats] | None:
-        means = {name: np.zeros_like(view.before) for name in weights}
+    def _mean(self, view: _Seen, weights: Mapping[int, float]) -> Floats | None:
+        """Return what the noise was added to, less the model; None for replies that are none."""
+        mean = np.zeros_like(view.before)
         for node in view.observed.replies:
             update = view.update(node)
             if update is None:
@@ -210,57 +206,35 @@ class ServerRounds:
             if view.norm and math.sqrt(update @ update) > view.norm * (1 + EXCESS):
                 text = UNCLIPPED.format(node)
                 self._notes.add("alarm", text, view.observed.round, "client-clipping")
-            for name in means:
-                means[name] += weights[name][node] * update
-        if view.before_noise is not None:
-            return dict.fromkeys([*means][:1], view.before_noise - view.before)
-        return means
+            mean += weights[node] * update
+        return mean if view.before_noise is None else view.before_noise - view.before
 
-    def _reduced(
-        self, view: _Seen, weights: Weights, means: Mapping[str, Floats]
-    ) -> dict[str, Release]:
-        """Return the release under each weighting.
+    def _reduced(self, view: _Seen, weights: Mapping[int, float], mean: Floats) -> Release:
+        """Return the release of a round.
 
         Each update is computed a second time, so that memory does not hold all of them.
         """
-        observed = view.observed
-        noises = {name: view.after - view.before - mean for name, mean in means.items()}
-        parts: dict[str, dict[int, Contribution]] = {name: {} for name in means}
+        observed, noise = view.observed, view.after - view.before - mean
+        parts: dict[int, Contribution] = {}
         for node in observed.replies:
             update = view.update(node)
-            assert update is not None  # `_means` has refused other replies
-            for name, noise in noises.items():
-                parts[name][node] = noise_level.contribution(weights[name][node], update, noise)
+            assert update is not None  # `_mean` has refused other replies
+            parts[node] = noise_level.contribution(weights[node], update, noise)
         units = view.layout.units(view.before, view.after)
         # Each of n updates is restored, weighted and summed in the model's precision. The partial
         # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
-        times, dither = len(observed.replies) / 3 + 3, self._reducer.dither(units)
-        claims = Claims(view.norm, claimed_std(observed.mechanism), self._count_std(observed))
+        times = len(observed.replies) / 3 + 3
+        claims = Claims(view.norm, claimed_std(observed.mechanism))
         rounded = view.layout, units, times, claims
-        return {
-            name: self._reducer.reduced(
-                observed.round, noise, parts[name], *rounded, means[name], dither
-            )
-            for name, noise in noises.items()
-        }
-
-    def _count_std(self, observed: ObservedRound) -> float | None:
-        mechanism = observed.mechanism
-        before, after = (number(mechanism, f"{of}clipping_norm") for of in ("", "noise_"))
-        moved = after is not None and before != after
-        named = "AdaptiveClipping" in str(mechanism.get("strategy"))
-        if not (mechanism.get("adaptive") is True or moved or named):
-            return None
-        count_std = number(mechanism, "clipped_count_std")
-        if not count_std:
-            self._notes.add("alarm", NO_COUNT_NOISE, observed.round)
-        return count_std or 0.0
+        return self._reducer.reduced(observed.round, noise, parts, *rounded, mean)
 
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     """Return why the rest of the aggregates may not be noise alone; "" if it is."""
     if all(release.noiseless for release in releases):
         return ""  # no rest: the aggregate is the mean, by whatever code
+    if mechanism.get("adaptive") is True or "AdaptiveClipping" in str(mechanism.get("strategy")):
+        return ADAPTIVE
     aggregation = mechanism.get("aggregation")
     if aggregation not in ("mean", "declared"):
         named = [str(mechanism.get(name)) for name in ("strategy", "inner_strategy")]
@@ -275,19 +249,17 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     return MISFIT if noisy_means.fit(releases) < 1 - ALARM_CONFIDENCE else ""
 
 
-def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
-    """Return each node's weight in the mean: of "examples" or "uniform", or both for own code.
+def weights(observed: ObservedRound) -> tuple[str, dict[int, float]]:
+    """Return "examples" or "uniform", and each node's weight in the mean.
 
-    Flower's own code weights by numbers of examples. A declared mean is plain.
+    Flower's code weights by numbers of examples. A declared mean is plain.
     """
-    uniform = {"uniform": dict.fromkeys(observed.replies, 1 / len(observed.replies))}
     counts = {node: reply.num_examples for node, reply in observed.replies.items()}
     total = sum(count or 0.0 for count in counts.values())
-    aggregation = observed.mechanism.get("aggregation")
-    if aggregation == "declared" or None in counts.values() or not 0 < total < math.inf:
-        return uniform
-    examples = {"examples": {node: (count or 0.0) / total for node, count in counts.items()}}
-    return examples if aggregation == "mean" else examples | uniform
+    declared = observed.mechanism.get("aggregation") == "declared"
+    if declared or None in counts.values() or not 0 < total < math.inf:
+        return "uniform", dict.fromkeys(observed.replies, 1 / len(observed.replies))
+    return "examples", {node: (count or 0.0) / total for node, count in counts.items()}
 
 
 def _imbalance(releases: Sequence[Release], presumed: float) -> list[Finding]:

@@ -9,7 +9,6 @@ continues: an audit must not end a training. Errors of the line itself, such as 
 be written, are raised before the training.
 """
 
-import logging
 import math
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,16 +24,15 @@ from flwr.serverapp.strategy import Strategy
 
 from adversaries.bounds import canaries
 from adversaries.errors import InputError
-from fedsim.audits.app.configuration import (
+from fedsim.audits.app.strategies import (
     averages,
+    central_noise,
     central_wrapper,
     chain,
-    configuration_of,
+    names,
     own_code,
     weighting_key,
 )
-from fedsim.audits.app.theory import findings
-from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recording.loop import RoundSink, Sink, append
 from fedsim.audits.steps.watch import safely
 from fedsim.common.randomness import StreamRole, generator
@@ -47,7 +45,6 @@ from fedsim.federation.transcripts.records import (
     Scalar,
     Value,
 )
-from fedsim.privacy.mechanism import Neighbouring
 
 Mechanism = Mapping[str, Scalar]
 
@@ -70,7 +67,7 @@ def _declared(
     keys: dict[str, Scalar] = {} if unit is None else {"unit": unit}
     if clipping_norm is None:
         return keys
-    if configuration_of(strategy).central is not None:
+    if central_noise(strategy) is not None:
         raise InputError(
             f"{type(strategy).__name__} is Flower's own, and states its clipping and noise itself; "
             "declare neither clipping_norm nor noise_multiplier"
@@ -81,12 +78,11 @@ def _declared(
 
 def _mechanism(strategy: Strategy, declared: Mechanism) -> dict[str, Scalar]:
     """Return what a strategy's attributes say now, and what the user declared."""
-    configuration = configuration_of(strategy)
-    central = configuration.central
+    central, strategies = central_noise(strategy), names(strategy)
     mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
     keys: dict[str, Scalar] = {
-        "strategy": configuration.strategies[0],
-        "inner_strategy": configuration.strategies[-1],
+        "strategy": strategies[0],
+        "inner_strategy": strategies[-1],
         # The aggregate of the innermost strategy decides whether the whole is a mean.
         "aggregation": "mean" if mean and not own_code(chain(strategy)) else "other",
     }
@@ -100,8 +96,6 @@ def _mechanism(strategy: Strategy, declared: Mechanism) -> dict[str, Scalar]:
             "num_sampled_clients": central.sampled_clients,
             "adaptive": central.adaptive,
         }
-        if central.adaptive:
-            keys["clipped_count_std"] = central.count_std
     return {**keys, **declared}
 
 
@@ -152,8 +146,6 @@ def _node(context: Context) -> int:
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
 IDLE_SHARE = 1e-3
 """Default length of the short canary over the long one: small, but not 0."""
-
-log = logging.getLogger("flwr")
 
 
 def record(
@@ -331,14 +323,11 @@ class ServerRecorder:
         with self._sink.guarded():
             model, participants = self._pending.pop(server_round, ({}, None))
             if "clipping_norm" in mechanism:
-                # Flower's adaptive clipping scales its noise to the norm of the next round. A
-                # declared multiplier is for the updates that arrived.
-                after = _mechanism(self._strategy, self._declared)
-                mechanism["noise_clipping_norm"] = after["clipping_norm"]
-                if "noise_multiplier" in self._declared:
-                    after["num_sampled_clients"] = len(replies_by_node)
-                if after.get("num_sampled_clients"):
-                    mechanism["num_sampled_clients"] = after["num_sampled_clients"]
+                # A declared multiplier is for the updates that arrived.
+                declared = "noise_multiplier" in self._declared
+                now = _mechanism(self._strategy, self._declared).get("num_sampled_clients")
+                if clients := len(replies_by_node) if declared else now:
+                    mechanism["num_sampled_clients"] = clients
             self._sink(
                 ObservedRound(
                     server_round,
@@ -362,10 +351,6 @@ class ServerRecorder:
 
     def start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
         self._sink.begin(str(grid.run.run_id))
-        for finding in safely(_findings, self._strategy) or []:
-            log.warning(
-                "fedsim: %s: %s. How to fix it: %s", finding.rule, finding.why, finding.mend
-            )
         try:
             result = start(grid, *arguments, **named)
         except BaseException as error:
@@ -374,10 +359,6 @@ class ServerRecorder:
             raise
         self._sink.end("")
         return result
-
-
-def _findings(strategy: Strategy) -> tuple[Finding, ...]:
-    return findings(configuration_of(strategy), Neighbouring.ADD_REMOVE)
 
 
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:

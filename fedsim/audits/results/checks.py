@@ -1,10 +1,10 @@
 """Checks of a report, each by the condition that would shut a release gate."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedsim.audits.results.conditions import LIVE, complaint, kind_of, parse
+from fedsim.audits.results.conditions import FURTHER, LIVE, OF_A_ROW, complaint, kind_of, parse
 
 TOTAL = {LIVE: "details.released.epsilon"}
 """Path of ε of all that a claim is about; for other kinds, that of the judged row."""
@@ -40,6 +40,11 @@ class GateRule:
     failed: str
     unknown: str = "The report lacks a number that this check needs."
     proof: str | None = None
+
+    def reads(self, known: Collection[str]) -> bool:
+        """Return whether a kind of report with these short names has the number."""
+        path = self.shuts.partition(" ")[0]
+        return path in known or path not in {*OF_A_ROW, *FURTHER}
 
     def made(self, report: Mapping[str, Any]) -> GateCheck:
         shut = _complaint(self.shuts, report)

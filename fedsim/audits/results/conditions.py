@@ -21,6 +21,7 @@ APP = "app audit"
 LOOP = "loop audit"
 TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
+SCORES = "canary scores"
 COUNT = "#"
 """Last part of a path that counts the entries of a list or an object."""
 
@@ -72,6 +73,11 @@ LACKING: Mapping[str, Sequence[str]] = {
         *("advantage", "advantage.low", "advantage.high", "delta_prime", "accuracy", "missed"),
     ),
     LIVE: ("accuracy",),
+    # Canaries of one training show neither its noise nor its mechanism.
+    SCORES: (
+        *("rho_alpha", "rho_beta", "advantage", "advantage.low", "advantage.high", "belief"),
+        *("delta_prime", "noise.low", "noise.high", "detects", "accuracy", "missed", "epsilon"),
+    ),
 }
 """Short names that a kind of report has no number of."""
 

@@ -149,7 +149,7 @@ class Row:
 
     observer: str
     """"server", "participant" or "released-model"; "loop" for an observer of all that a training
-    loop releases, "auditor" for an auditor's node."""
+    loop releases, "auditor" for an auditor's node, and for scores of canaries."""
     standing: State
     """State of the measurement against the limit."""
     limit: Limit | None

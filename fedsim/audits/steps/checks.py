@@ -66,14 +66,10 @@ UNTESTED = (
     "too few were recorded to exclude one fixed size; record more steps, or call the recorder on "
     "the Opacus engine before make_private"
 )
-UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}{}"
+UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}"
 UNCOUNTED = (
     "the accountant counts {} of {} steps: it was restarted{}, and its last answer covers only the "
     "last engine; this audit composes all steps"
-)
-OWN_COUNT = (
-    "adaptive clipping divides its noisy count by the size of the drawn batch, which is released "
-    "without noise; no epsilon here covers that"
 )
 
 
@@ -277,8 +273,6 @@ def divisors(steps: Sequence[Step]) -> list[Finding]:
         findings.append(Finding(NEIGHBOUR.format(step.divisor, step.neighbour_divisor)))
     if divides_by_batch(steps):
         findings.append(Finding(OWN_SIZE))
-    if any(step.count_std is not None for step in steps):
-        findings.append(Finding(OWN_COUNT, severity="caution"))
     return findings
 
 
@@ -291,18 +285,13 @@ def divides_by_batch(steps: Sequence[Step]) -> bool:
 
 
 def undercharged(steps: Sequence[Step]) -> list[Finding]:
+    """Return whether an accountant recorded more noise than a step had; adaptive ones aside."""
     for step in steps:
-        if step.charged is None or step.noise_multiplier is None:
+        if step.charged is None or step.noise_multiplier is None or step.adaptive:
             continue
-        # Sum and count are one release, whose squared signal-to-noise ratios add up.
-        inverse = step.noise_multiplier**-2 if step.noise_multiplier else math.inf
-        if step.count_std:
-            inverse += step.count_std**-2
-        real = inverse**-0.5
-        if step.charged.noise_multiplier > real * (1 + EXCESS):
-            why = ", including the noisy count of clipped gradients" if step.count_std else ""
-            text = UNDERCHARGED.format(step.charged.noise_multiplier, real, why)
-            return [Finding(text)]
+        if step.charged.noise_multiplier > step.noise_multiplier * (1 + EXCESS):
+            numbers = step.charged.noise_multiplier, step.noise_multiplier
+            return [Finding(UNDERCHARGED.format(*numbers))]
     return []
 
 

@@ -52,7 +52,7 @@ class Step:
         sum_length: |S| of the whole clipped sum.
         expected: expected size of the batch, N q rounded down, where N was not recorded.
         sampling: kind of sampler; "" if unknown, or if the data had another length before.
-        count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
+        adaptive: whether the clipping norm follows the gradients, whose count is released too.
         neighbour_divisor: d with one record fewer.
         clipped: whether the sum is that of clipped gradients.
         noise_energies: squared length of the noise added to each of them.
@@ -72,7 +72,7 @@ class Step:
     expected: float | None
     accumulated: int
     sampling: str
-    count_std: float | None
+    adaptive: bool
     neighbour_divisor: float | None
     charged: Accounted | None
     clipped: bool | None = None
@@ -91,11 +91,6 @@ class Step:
     def repeated(self) -> int:
         """How often the record that was drawn most was drawn."""
         return max(Counter(self.members).values(), default=0) if self.members else 0
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether the clipping norm follows the gradients, whose noisy count is released too."""
-        return self.count_std is not None
 
     @property
     def charged_rate(self) -> float:
@@ -149,7 +144,6 @@ def _step(
         return None
     rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
     clipped = mechanism.get("clipped")
-    adaptive = mechanism.get("adaptive") is True
     return Step(
         place=place,
         engine=str(mechanism.get("engine", "")),
@@ -164,7 +158,7 @@ def _step(
         expected=number(mechanism, "expected_batch_size"),
         accumulated=max(1, int(accumulated or 1)),
         sampling=str(mechanism.get("sampling", "")),
-        count_std=(number(mechanism, "clipped_count_std") or 0.0) if adaptive else None,
+        adaptive=mechanism.get("adaptive") is True,
         neighbour_divisor=number(mechanism, "neighbour_divisor") or None,
         charged=_charge(mechanism),
         clipped=clipped if isinstance(clipped, bool) else None,

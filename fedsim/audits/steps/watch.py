@@ -304,7 +304,7 @@ def _facts(optimizer: Any) -> dict[str, Scalar]:
     count = getattr(optimizer, "unclipped_num_std", None)
     if count is not None:
         # The count has a part of the budget: this multiplier is left for the sum.
-        facts |= {"adaptive": True, "clipped_count_std": float(count)}
+        facts["adaptive"] = True
         if multiplier:
             facts["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
     adjusted = getattr(optimizer, "_adjusted_noise_multiplier", None)

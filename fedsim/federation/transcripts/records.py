@@ -75,10 +75,9 @@ class ObservedRound:
 
     The mechanism has these keys; a missing one is unknown:
 
-    - For a strategy: "strategy", "noise_multiplier", "clipping_norm", "noise_clipping_norm" (scale
-      of the noise), "num_sampled_clients", "weighted_by" and "clipping" ("server" or "client").
-      "adaptive": whether the clipping norm follows a noisy count of clipped updates, with noise of
-      "clipped_count_std".
+    - For a strategy: "strategy", "noise_multiplier", "clipping_norm", "num_sampled_clients",
+      "weighted_by" and "clipping" ("server" or "client"). "adaptive": whether the clipping norm
+      follows a noisy count of clipped updates.
     - "aggregation": "mean" if Flower's own code releases the plain mean; "declared" if clipping and
       noise were declared rather than read; else "other".
     - "unit": one of `UNITS`, if it was declared.

@@ -5,13 +5,14 @@ from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppDetails
+from fedsim.audits.judgement.canary_scores import ScoresDetails
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.loop.audit import LoopDetails
 from fedsim.audits.recorded.audit import RecordedDetails
 from fedsim.audits.recorded.releases import ReleaseReport
-from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, SCORES, TRANSCRIPT
 from fedsim.audits.results.rows import Row
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
@@ -24,6 +25,7 @@ KINDS = {
     LOOP: "Audit of a training loop",
     TRANSCRIPT: "Audit of a transcript",
     LIVE: "Live audit",
+    SCORES: "Audit of canary scores",
 }
 
 CONTRADICTION = (
@@ -92,6 +94,8 @@ def played(report: AuditReport[Any]) -> str:
             return f"{counted(found.decisions.trials, 'trial')}, {whole}"
         case LoopDetails() as found:
             return f"{counted(found.decisions.trials, 'trial')}, {counted(found.runs, 'run')}"
+        case ScoresDetails() as found:
+            return f"{found.canaries} canaries, {found.included} of them included"
         case LiveDetails() as found:
             rounds = f"rounds {found.rounds} of {found.rounds_planned}, {found.missed} missed"
             return f"{counted(found.trials, 'trial')}, {rounds}"
@@ -130,7 +134,18 @@ def told(report: AuditReport[Any]) -> list[str]:
             return [*_recorded(found)]
         case LiveDetails() as found:
             return [*_heard(report, found)]
+        case ScoresDetails() as found:
+            return [*_guessed(found)]
     return [CONTRADICTION] if contradictory(report) else []
+
+
+def _guessed(found: ScoresDetails) -> Iterator[str]:
+    for bound in found.bounds.values():
+        right = f"{bound.details['right']:g} of {bound.details['guesses']:g} guesses were right"
+        yield f"{bound.method}: ε at least {number(bound.epsilon)}; {right}."
+    estimate, ends = found.estimate, found.estimate.epsilon_interval
+    between = f"ε {number(estimate.epsilon)} ({number(ends.low)} to {number(ends.high)})"
+    yield f"{estimate.method}: {estimate.reason or between}; an estimate proves nothing."
 
 
 def contradictory(report: AuditReport[Any]) -> bool:
@@ -147,11 +162,6 @@ def _recorded(found: RecordedDetails) -> Iterator[str]:
     elif release is not None and found.of_a_loop:
         counts = "includes" if release.amplified else "leaves out"
         yield f"The limit {counts} the benefit of random batches."
-        if (own := release.accountants) is not None and own.last_word < own.all_steps:
-            yield (
-                f"The loop's last accountant states ε = {number(own.last_word)}; all steps that "
-                f"its accountants counted have {number(own.all_steps)}."
-            )
     elif release is not None:
         yield _least_protected(release)
     if canary is not None:

@@ -4,17 +4,19 @@ from pydantic.json_schema import JsonSchemaValue
 
 from fedsim.audits.app.audit import AppDetails
 from fedsim.audits.judgement import report as document
+from fedsim.audits.judgement.canary_scores import ScoresDetails
 from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.loop.audit import LoopDetails
 from fedsim.audits.recorded.audit import RecordedDetails
 from fedsim.audits.results import report
-from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRANSCRIPT
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, SCORES, TRANSCRIPT
 
 DETAILS: dict[str, type] = {
     APP: AppDetails,
     LOOP: LoopDetails,
     TRANSCRIPT: RecordedDetails,
     LIVE: LiveDetails,
+    SCORES: ScoresDetails,
 }
 
 

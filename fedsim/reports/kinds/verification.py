@@ -25,7 +25,15 @@ from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import conditions
 from fedsim.audits.results import report as results
-from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
+from fedsim.audits.results.conditions import (
+    APP,
+    LIVE,
+    LOOP,
+    RUN,
+    SCORES,
+    TRAINING,
+    TRANSCRIPT,
+)
 from fedsim.common import installation, private_files, reading
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
@@ -365,5 +373,10 @@ _WAYS: Mapping[str, Callable[[Result], Remade]] = {
     TRANSCRIPT: _of_transcript,
 }
 
-UNMADE = {LIVE: "it needs the clients' data", APP: NO_TRIALS, LOOP: NO_TRIALS}
+UNMADE = {
+    LIVE: "it needs the clients' data",
+    APP: NO_TRIALS,
+    LOOP: NO_TRIALS,
+    SCORES: "it keeps no scores",
+}
 """Reports that no file allows to make again, and why."""

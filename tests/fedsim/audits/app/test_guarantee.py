@@ -3,28 +3,31 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.configuration import (
-    AppObservation,
     AppStatement,
-    CentralNoise,
     Configuration,
     LocalNoise,
     claim_of,
 )
+from fedsim.audits.app.strategies import CentralNoise
 from fedsim.audits.app.theory import guarantee, vantage_of
 from fedsim.audits.judgement.claim import Claim
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
-CENTRAL = CentralNoise("DP", 2.0, (0.5,), (0.5,), 4)
-SEEN = AppObservation((4, 4, 4), dict.fromkeys(range(4), 1.0), (), False, False, ())
-CONFIGURATION = Configuration(3, ("DP", "FedAvg"), central=CENTRAL, observation=SEEN)
+CENTRAL = CentralNoise("DP", 2.0, (0.5,), 4)
+CONFIGURATION = Configuration(
+    3,
+    ("DP", "FedAvg"),
+    central=CENTRAL,
+    participants=(4, 4, 4),
+    weights=dict.fromkeys(range(4), 1.0),
+)
 LOCAL = Configuration(3, ("FedAvg",), local=LocalNoise(2.0, 2.0, 1.0, 1e-5))
 
 
@@ -35,7 +38,7 @@ def multipliers(configuration, neighbouring="add-remove"):
 
 
 def seen(**changes):
-    return replace(CONFIGURATION, observation=replace(SEEN, **changes))
+    return replace(CONFIGURATION, **changes)
 
 
 def central(**changes):
@@ -102,27 +105,21 @@ def test_no_protection_is_an_infinite_epsilon(configuration):
 
 @pytest.mark.parametrize(
     "configuration",
-    [central(plain_mean=False), central(varies=True), Configuration(3, ("Own",), known=False)],
-    ids=["noise on no average", "noise that varies", "somebody's own strategy"],
+    [
+        central(plain_mean=False),
+        central(varies=True),
+        central(adaptive=True),
+        Configuration(3, ("Own",), known=False),
+    ],
+    ids=[
+        "noise on no average",
+        "noise that varies",
+        "adaptive clipping",
+        "somebody's own strategy",
+    ],
 )
 def test_theory_is_silent_where_it_does_not_know(configuration):
     assert guarantee(configuration, Neighbouring.ADD_REMOVE) is None
-
-
-def test_adaptive_clipping_pays_for_the_next_norm_and_for_the_count():
-    found = guarantee(
-        central(
-            clipping_norms=(1.0, 0.9, 0.8),
-            noise_norms=(0.9, 0.8, 0.8),
-            adaptive=True,
-            count_std=3.0,
-        ),
-        Neighbouring.ADD_REMOVE,
-    )
-    assert found is not None
-    alone = 2.0 * np.array([0.9, 0.8 / 0.9, 1.0])
-    assert found.on_models == pytest.approx(alone)
-    assert found.multipliers == pytest.approx((alone**-2 + 1 / 9) ** -0.5)
 
 
 def test_local_noise_is_measured_against_one_message():
@@ -158,7 +155,7 @@ def test_an_impossible_claim_is_refused(epsilon, delta):
 def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise():
     # Noise of the clients' that says next to nothing, beside the server's of multiplier 2.
     both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 200.0, 1e-5))
-    stated = replace(both, observation=replace(SEEN, statements=(AppStatement(3.0, 1e-5, 3),)))
+    stated = replace(both, statements=(AppStatement(3.0, 1e-5, 3),))
     assert vantage_of(stated, claim_of(stated)) is Vantage.PARTICIPANT
     assert vantage_of(both, Claim(3.0, 1e-5, "given")) is Vantage.PARTICIPANT
     assert vantage_of(LOCAL, Claim(3.0, 1e-5, "given")) is Vantage.SERVER
@@ -173,8 +170,3 @@ def test_noisy_messages_bound_what_the_models_made_of_them_tell():
     assert multipliers(both) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
     unknown = replace(both, central=replace(CENTRAL, plain_mean=False))
     assert multipliers(unknown) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
-
-
-def test_a_count_of_clipped_updates_without_noise_leaves_no_guarantee():
-    assert multipliers(central(adaptive=True, count_std=0.0)) == [0.0] * 3
-    assert multipliers(central(adaptive=True, count_std=2.0)) == pytest.approx([2**0.5] * 3)

@@ -37,8 +37,7 @@ def test_the_app_and_every_hook_are_gone_afterwards():
     path = list(sys.path)
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
         assert "dp_app.server_app" in sys.modules
-        observation = app.honest(0).configuration.observation
-    assert observation is not None and observation.noise_coordinates == 650
+        assert app.honest(0).configuration.noise_coordinates == 650
     assert [getattr(client, name) for client, name in watched] == before
     assert sys.path == path
     assert not [name for name in sys.modules if name.startswith("dp_app")]
@@ -48,9 +47,7 @@ def test_an_execution_follows_its_seed_and_not_what_was_drawn_before():
     def noise(seed):
         random.random()
         np.random.normal()  # noqa: NPY002
-        observation = app.honest(seed).configuration.observation
-        assert observation is not None
-        (share,) = observation.noise_ratios
+        (share,) = app.honest(seed).configuration.noise_ratios
         return share
 
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
@@ -61,13 +58,13 @@ def test_an_honest_run_shows_weights_norms_and_noise():
     config = {"variant": "weighted", "clients": 3, "num-server-rounds": 2, "noise-multiplier": 3.0}
     with opened(APP, 3, config) as app:
         configuration = app.honest(0).configuration
-    central, observation = configuration.central, configuration.observation
-    assert central is not None and observation is not None and configuration.rounds == 2
+    central = configuration.central
+    assert central is not None and configuration.rounds == 2
     # Shares of the 1797 digits in the ratio 1 : 2 : 3.
-    assert observation.weights == {0: 299.0, 1: 599.0, 2: 899.0}
-    assert central.clipping_norms == central.noise_norms == (1.0, 1.0)
+    assert configuration.weights == {0: 299.0, 1: 599.0, 2: 899.0}
+    assert central.clipping_norms == (1.0, 1.0)
     assert (central.noise_multiplier, central.sampled_clients, central.varies) == (3.0, 3, False)
-    assert all(0.85 < each.low < 1 < each.high < 1.2 for each in observation.noise_ratios)
+    assert all(0.85 < each.low < 1 < each.high < 1.2 for each in configuration.noise_ratios)
 
 
 def test_a_directory_without_an_app_is_refused(tmp_path):

@@ -1,11 +1,8 @@
 """Every rule objects to its mistake and to nothing else, on Flower's own objects."""
 
-import logging
 from dataclasses import replace
 
 import pytest
-from flwr.app import ArrayRecord
-from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp import NeighboringRelation, PrivacyConfig, RdpAccountant, SamplingMethod
 from flwr.serverapp.strategy import (
@@ -17,25 +14,16 @@ from flwr.serverapp.strategy import (
 )
 
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.app.configuration import (
-    AppObservation,
-    AppStatement,
-    configuration_of,
-)
+from fedsim.audits.app.configuration import AppStatement, configuration_of
 from fedsim.audits.app.theory import RULES, findings
 from fedsim.audits.judgement.claim import Claim, Finding
-from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.recording import record
 
-HONEST = AppObservation(
-    participants=(5, 5),
-    weights=dict.fromkeys(range(5), 1.0),
-    noise_ratios=(Interval(0.97, 1.02, 0.999),) * 2,
-    client_norm_kept=False,
-    seeded=False,
-    statements=(),
-)
+HONEST = {
+    "participants": (5, 5),
+    "weights": dict.fromkeys(range(5), 1.0),
+    "noise_ratios": (Interval(0.97, 1.02, 0.999),) * 2,
+}
 
 
 def fixed(z=4.0, clients=5, inner=None):
@@ -43,8 +31,7 @@ def fixed(z=4.0, clients=5, inner=None):
 
 
 def observed(strategy, mods=(), **changes):
-    seen = replace(HONEST, **changes)
-    return replace(configuration_of(strategy, mods, 2), observation=seen)
+    return replace(configuration_of(strategy, mods, 2), **(HONEST | changes))
 
 
 def varying(strategy):
@@ -164,11 +151,3 @@ def test_wrappers_are_read_through():
     assert configuration.strategies == ("DifferentialPrivacyServerSideFixedClipping", "FedAdam")
     assert configuration.mods == ("fixedclipping_mod",)
     assert configuration.rounds == 7
-
-
-def test_a_recorded_strategy_says_at_its_start_what_is_wrong(caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    rounds = []
-    strategy = record(fixed(inner=FedAdam()), rounds.append)
-    strategy.start(InProcessGrid(ClientApp(), 2, {}), ArrayRecord(), num_rounds=0)
-    assert "fedsim: inner-strategy: DifferentialPrivacyServerSideFixedClipping" in caplog.text

@@ -21,7 +21,12 @@ def test_scores_of_anybody_are_estimated(fedsim, tmp_path):
     status, printed, _ = fedsim("audit", path, "--delta", "1e-5", "--json")
     assert status == 0
     bound = one_run.f_dp_bound(coins, values, 1e-5, 0.95)
-    assert json.loads(printed)["bounds"]["f_dp"]["epsilon"] == pytest.approx(bound.epsilon)
+    assert json.loads(printed)["details"]["bounds"]["f_dp"]["epsilon"] == pytest.approx(
+        bound.epsilon
+    )
+    claim = ("--guesses", "100", "--claimed-delta", "1e-5", "--claimed-epsilon")
+    for epsilon, expected in (("0.2", 4), ("50", 3)):  # canaries disprove, and support nothing
+        assert fedsim("audit", path, *claim, epsilon)[0] == expected
     status, printed, _ = fedsim("audit", path, "--delta", "1e-5", "--guesses", "100")
     assert status == 0
     assert "of 100" in " ".join(printed.split())
@@ -38,8 +43,9 @@ def test_a_spreadsheets_mark_is_no_part_of_a_column_and_huge_scores_have_squares
             (tmp_path / "huge.csv", 2.0**1020, "\ufeffincluded,score"),
         )
     )
-    printed = [fedsim("audit", path, "--delta", "1e-5", "--json") for path in (plain, huge)]
-    assert printed[0] == printed[1]
+    found = [fedsim("audit", path, "--delta", "1e-5", "--json") for path in (plain, huge)]
+    one, other = (json.loads(printed)["details"] for _, printed, _ in found)
+    assert one == other
 
 
 def test_bad_input_is_one_line(fedsim, tmp_path):

@@ -1,0 +1,162 @@
+"""The audit of canary scores: what planted canaries prove about the epsilon of one training."""
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, FiniteFloat, NonNegativeInt, ValidationError
+
+import fedsim
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import one_run as estimators
+from adversaries.bounds.one_run import CanaryEstimate
+from adversaries.errors import InputError
+from fedsim.audits.judgement.claim import Claim, Evidence
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport, concluded
+from fedsim.audits.results.conditions import SCORES
+from fedsim.audits.results.measured import Bound
+from fedsim.audits.results.numbers import REALS
+from fedsim.audits.results.rows import Row
+from fedsim.audits.results.view import View
+from fedsim.common import reading
+
+COLUMNS = ("trial", "canary", "included", "score")
+
+UNSUPPORTED = (
+    "scores of canaries may disprove a claim, but cannot support it: they do not show the noise"
+)
+Scores = tuple[int, Bools, Floats]
+"""A trial, which of its canaries were in the training, by a fair coin each, and their scores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoresDetails:
+    """What the audit of canary scores alone has."""
+
+    trial: int
+    canaries: int
+    included: int
+    bounds: Mapping[str, Bound]
+    """Lower bounds on epsilon, each by itself at the confidence; the largest proves less."""
+    estimate: Annotated[CanaryEstimate, REALS]
+    """Estimate from the canaries; it proves nothing."""
+
+
+ScoresReport = AuditReport[ScoresDetails]
+
+
+def audit(scores: Scores, name: str, options: AuditOptions) -> ScoresReport:
+    """Return what scores prove about epsilon. Raises InputError for values that allow no bound."""
+    trial, included, values = scores
+    delta, guesses = options.stated_at, options.guesses or 0
+
+    def bounds(confidence: float) -> Mapping[str, Any]:
+        return estimators.bounds(included, values, delta, confidence, guesses)
+
+    def evidence(claim: Claim, row: Row) -> Evidence:
+        return Evidence(unknown=[UNSUPPORTED])
+
+    view = View(
+        observer="auditor",
+        trials=1,
+        # The other bound assumes a Gaussian mechanism, which scores do not show.
+        bounds=lambda confidence: {"binomial": bounds(confidence)["binomial"].epsilon},
+        detects=None,
+        note="scores of canaries set no limit",
+    )
+    stated = included, values, delta, options.level
+    return concluded(
+        [view],
+        evidence,
+        kind=SCORES,
+        name=name,
+        unit="record",
+        claim=options.claim,
+        findings=[],
+        delta=delta,
+        confidence=options.level,
+        details=ScoresDetails(
+            trial=trial,
+            canaries=values.size,
+            included=int(included.sum()),
+            bounds=bounds(options.level),
+            estimate=estimators.client_canary_estimate(*stated),
+        ),
+        versions={"fedsim": fedsim.__version__},
+    )
+
+
+def of_arrays(scores: Any) -> Scores:
+    """Return scores of the arrays (included [m], scores [m]) of one trial."""
+    coins, values = (np.asarray(each) for each in scores)
+    if not np.isin(coins, (0, 1)).all():
+        raise InputError(
+            "the first array holds other values than true and false; give the arrays as "
+            "(included, scores)"
+        )
+    return 0, coins.astype(np.bool_), values.astype(np.float64)
+
+
+class _Row(BaseModel):
+    """A canary's row in a file of scores."""
+
+    included: Literal["0", "1"]
+    score: FiniteFloat
+    trial: NonNegativeInt = 0
+    canary: str = ""
+
+
+def read_scores(path: Path, trial: int | None) -> Scores:
+    """Return the scores of a trial in a CSV file; None for its first trial."""
+    try:
+        rows = _rows(path)
+    except InputError:
+        raise
+    except (csv.Error, *reading.DAMAGE) as error:
+        why = reading.reason(error)
+        raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
+    named = Counter((row.trial, row.canary) for row in rows if row.canary)
+    for (number, canary), times in named.items():
+        if times > 1:
+            raise InputError(
+                f"'{path}': canary {canary!r} of trial {number} occurs {times} times, but it had "
+                "one coin; keep one row of each"
+            )
+    numbers = {row.trial for row in rows}
+    number = min(numbers) if trial is None else trial
+    if number not in numbers:
+        raise InputError(f"'{path}' has no trial {number}; it has {min(numbers)} to {max(numbers)}")
+    chosen = [row for row in rows if row.trial == number]
+    coins = np.array([row.included == "1" for row in chosen])
+    return number, coins, np.array([row.score for row in chosen])
+
+
+def _rows(path: Path) -> list[_Row]:
+    rows = []
+    # Spreadsheets start their files with a byte order mark.
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file)
+        header = [name.strip() for name in next(lines, [])]
+        for name in COLUMNS:
+            if header.count(name) > 1:
+                raise InputError(f"'{path}' has {header.count(name)} columns '{name}'; keep one")
+        for line in filter(None, lines if {"included", "score"} <= {*header} else ()):
+            place = f"'{path}', line {lines.line_num}"
+            if len(line) > len(header):
+                raise InputError(f"{place}: more fields than the header has; give one score a row")
+            cells = zip(header, map(str.strip, line), strict=False)
+            try:
+                rows.append(_Row.model_validate({name: cell for name, cell in cells if cell}))
+            except ValidationError as error:
+                first = error.errors()[0]
+                raise InputError(f"{place}: {first['loc'][0]}: {first['msg']}") from None
+    if not rows:
+        raise InputError(
+            f"'{path}' has no columns 'included' and 'score' with rows; give a CSV with these two"
+        )
+    return rows
