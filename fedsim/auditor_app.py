@@ -16,12 +16,6 @@ from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request
 
-ROLE = "auditor"
-
-
-def is_auditor(context: Context) -> bool:
-    return context.node_config.get("role") == ROLE
-
 
 def transcript_path(context: Context) -> Path:
     """Return the folder in which this node records a run: RUN_ID.fedt in `transcript-path`."""

@@ -5,20 +5,25 @@ import math
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedsim import auditor_app as auditor
 from fedsim.configuration import from_run_config
-from fedsim.federation.protocol import messages, node_machine
+from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import discreet
 
 app = ClientApp(mods=[discreet])
 
 
+def _is_auditor(context: Context) -> bool:
+    return context.node_config.get("role") == "auditor"
+
+
 @app.query("identify")
 def _identify(message: Message, context: Context) -> Message:
     """Return the partition of this node, or that it is an auditor's node."""
+    from fedsim.federation.protocol import node_machine  # noqa: PLC0415  (once in a run)
+
     timeout = float(context.run_config.get("federation.timeout", math.inf))
     node_machine.warn_of_deadline(timeout)
-    if auditor.is_auditor(context):
+    if _is_auditor(context):
         return messages.reply(message, messages.AUDITOR)
     return messages.reply(message, messages.partition(context))
 
@@ -47,8 +52,10 @@ def train(message: Message, context: Context) -> Message:
         message: the request with the model.
         context: the node's Flower context.
     """
-    if auditor.is_auditor(context):
-        return auditor.record(message, context)
+    if _is_auditor(context):
+        from fedsim import auditor_app  # noqa: PLC0415  (an auditor only)
+
+        return auditor_app.record(message, context)
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     federation = from_run_config(context.run_config).federation
@@ -70,8 +77,10 @@ def evaluate(message: Message, context: Context) -> Message:
     Returns:
         A reply without data of the node.
     """
-    if auditor.is_auditor(context):
-        return auditor.record(message, context)
+    if _is_auditor(context):
+        from fedsim import auditor_app  # noqa: PLC0415  (an auditor only)
+
+        return auditor_app.record(message, context)
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.evaluate(message, context)

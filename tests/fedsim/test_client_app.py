@@ -126,7 +126,7 @@ def test_a_node_refuses_another_schema_than_the_one_that_it_keeps(context, small
         client_app.app(_train(1, Role.CLIENT), context)
     (tmp_path / "own.toml").write_text(schema.format(120))
     with pytest.raises(
-        RefusedError, match=re.escape("'age' is [0.0, 90.0] in the run's schema, but [")
+        RefusedError, match=re.escape("age.range is [0.0, 90.0] in the run's schema, but [")
     ):
         client_app.app(_train(1, Role.CLIENT), context)
 

@@ -10,7 +10,6 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
 from adversaries.errors import InputError
-from fedsim.common import device
 from fedsim.common.randomness import StreamRole as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.configuration import from_run_config
@@ -23,15 +22,13 @@ from fedsim.game import federation
 from fedsim.game.client import (
     challenge_contributions,
     contribution,
-    gradient_distances,
     local_step_size,
     local_steps,
     noise,
 )
 from fedsim.game.known_round import KnownRound, coins_of
-from fedsim.game.mechanisms import vantages
 from fedsim.learning.training import clipped_block
-from fedsim.privacy.mechanism import Neighbouring, sensitivity
+from fedsim.privacy.mechanism import sensitivity
 
 if TYPE_CHECKING:
     from fedsim.game.canary import Canaries
@@ -134,9 +131,12 @@ def _computing(
         total = local_steps(contributed, parameters, steps, size, drawing)
         reply, sent = _encoded(total, grid, bounded)
         content = {messages.REPLY: messages.array_record(sum=reply)}
-        content |= _disclosed(received, parameters, coins, noises)
+        if disclosing or config.audit.bayesian_pairs:
+            from fedsim.federation.client import disclosing as beside  # noqa: PLC0415  (audits only)
+
+            content |= beside.disclosed(received, parameters, coins, noises)
         _follow(received, parameters, sent, coins)
-        return content | _distances(received, parameters)
+        return content
 
     return answer
 
@@ -303,64 +303,3 @@ def _noise_std(received: Received, grid: "FixedPoint | None") -> torch.Tensor:
             return std * received.array(messages.SENSITIVITY)
         std *= sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     return torch.full((request.trials,), std, dtype=torch.float64, device=received.loaded.device)
-
-
-def _disclosed(
-    received: Received,
-    parameters: torch.Tensor,
-    taking_part: torch.Tensor | None,
-    noises: list[torch.Tensor],
-) -> dict[str, ArrayRecord]:
-    """Return the records beside a sum: an auditor's measurement, or a colluder's noises, [T, P]."""
-    request = received.request
-    if not admission.reads_noise(received.config.audit.mode):
-        if request.role != Role.COLLUDER or not noises:
-            return {}
-        (noise_drawn,) = noises
-        return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
-    measured = _measurement(received, parameters, taking_part, noises)
-    if not measured:
-        return {}
-    return {messages.MEASUREMENT: messages.array_record(**device.to_host(measured))}
-
-
-def _measurement(
-    received: Received,
-    parameters: torch.Tensor,
-    taking_part: torch.Tensor | None,
-    noises: list[torch.Tensor],
-) -> dict[str, torch.Tensor]:
-    config, request = received.config, received.request
-    measured = {}
-    roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
-    if noises and vantages.tells_noise(config.federation, config.audit.vantages, *roles):
-        (measured["noise"],) = noises
-    if request.role != Role.TARGET_CLIENT:
-        return measured
-    present, absent = challenge_contributions(_known_round(received, parameters))
-    measured["present"] = present
-    if config.privacy.neighbouring is Neighbouring.REPLACE:
-        measured["absent"] = absent
-    if taking_part is not None and config.participation.secret:
-        measured["participation"] = taking_part[:, request.game.unit]
-    return measured
-
-
-def _distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
-    """Return the gradient distances for the Bayesian accountant; empty where it needs none."""
-    config, request = received.config, received.request
-    evaluated = config.audit.evaluated(request.trial_numbers)
-    if not config.audit.bayesian_pairs or not evaluated:
-        return {}
-    measured = gradient_distances(
-        config.game,
-        config.audit.bayesian_pairs,
-        received.loaded,
-        received.partition,
-        parameters[:evaluated],
-        request.trial_numbers[:evaluated],
-        request.round,
-    )
-    if measured is None:
-        return {}
-    return {messages.DISTANCES: messages.array_record(distances=measured.cpu().numpy())}
