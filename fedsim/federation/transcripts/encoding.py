@@ -1,12 +1,11 @@
 """The encoding of a round as JSON and arrays, and its decoding."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adversaries.errors import InputError
 from fedsim.federation.transcripts.records import (
@@ -15,153 +14,137 @@ from fedsim.federation.transcripts.records import (
     NodeReply,
     ObservedRound,
     Scalar,
+    Value,
 )
 
 NUMERIC = "biuf"
 """Kinds of NumPy's types that a transcript keeps: booleans, integers and floating-point numbers."""
 
+Places = dict[str, str]
+"""Names of arrays in the file, by their own names."""
 
-class _Shelf:
-    """Collects the arrays of a round, by the names that its JSON has."""
 
-    def __init__(self) -> None:
-        self.arrays: dict[str, npt.NDArray[Any]] = {}
+class _Text(BaseModel):
+    """Values of exactly these types; NaN and infinity as JavaScript writes them."""
 
-    def put(self, arrays: Arrays) -> dict[str, str]:
-        """Return the names of arrays in the file, by their own names. Raises InputError."""
-        return {name: self._place(name, array) for name, array in arrays.items()}
+    model_config = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
-    def _place(self, name: str, array: npt.NDArray[Any]) -> str:
-        array = np.asarray(array)
+
+class _Reply(_Text):
+    node: int
+    arrays: Places
+    num_examples: float | None
+    metrics: dict[str, Value]
+
+
+class _Canary(_Text):
+    coin: bool
+    seed: Annotated[int, Field(ge=0, lt=2**128)]
+    norm: float
+    idle_norm: float
+
+
+class _Round(_Text):
+    """The text of a round's file; `recording` and `number` are its place."""
+
+    recording: str
+    number: int
+    round: int
+    model: Places
+    replies: list[_Reply]
+    unprotected: Places | None
+    aggregate: Places | None
+    participants: list[int] | None
+    mechanism: dict[str, Scalar]
+    canary: _Canary | None
+
+
+def packed_round(observed: ObservedRound, recording: str, number: int) -> tuple[bytes, Arrays]:
+    """Return a round as JSON and arrays.
+
+    Returns: its text, with the names of its arrays; and these arrays, little-endian.
+    Raises InputError if an array or a value has a kind that a transcript does not store.
+    """
+    stored: dict[str, npt.NDArray[Any]] = {}
+
+    def put(arrays: Arrays) -> Places:
+        return {name: place(name, np.asarray(array)) for name, array in arrays.items()}
+
+    def place(name: str, array: npt.NDArray[Any]) -> str:
         if array.dtype.kind not in NUMERIC:
             raise InputError(
                 f"array '{name}' holds {array.dtype}; a transcript keeps booleans, integers and "
                 "floating-point numbers"
             )
-        place = f"array{len(self.arrays)}"
-        self.arrays[place] = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        return place
+        stored[f"array{len(stored)}"] = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        return f"array{len(stored) - 1}"
+
+    try:
+        text = _Round(
+            recording=recording,
+            number=number,
+            round=int(observed.round),
+            model=put(observed.model),
+            replies=[
+                _Reply(
+                    node=int(node),
+                    arrays=put(reply.arrays),
+                    num_examples=_plain(reply.num_examples),
+                    metrics={name: _plain(value) for name, value in reply.metrics.items()},
+                )
+                for node, reply in observed.replies.items()
+            ],
+            unprotected=None if observed.unprotected is None else put(observed.unprotected),
+            aggregate=None if observed.aggregate is None else put(observed.aggregate),
+            participants=None if observed.participants is None else list(observed.participants),
+            mechanism={name: _plain(value) for name, value in observed.mechanism.items()},
+            canary=None if observed.canary is None else _Canary(**asdict(observed.canary)),
+        )
+    except ValidationError as error:
+        raise InputError(
+            f"{complaint(error)}, which is no number, text or list of numbers"
+        ) from None
+    return text.model_dump_json().encode(), stored
 
 
-def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], Arrays]:
-    """Return a round as JSON values and arrays.
-
-    Returns: its text, with the names of its arrays; and these arrays, little-endian.
-    Raises InputError if an array or a value has a kind that a transcript does not store.
-    """
-    shelf = _Shelf()
-    text: dict[str, Any] = {
-        "round": int(observed.round),
-        "model": shelf.put(observed.model),
-        "replies": [
-            {
-                "node": int(node),
-                "arrays": shelf.put(reply.arrays),
-                "num_examples": _to_json(reply.num_examples),
-                "metrics": {name: _to_json(value) for name, value in reply.metrics.items()},
-            }
-            for node, reply in observed.replies.items()
-        ],
-        "unprotected": None if observed.unprotected is None else shelf.put(observed.unprotected),
-        "aggregate": None if observed.aggregate is None else shelf.put(observed.aggregate),
-        "participants": None if observed.participants is None else list(observed.participants),
-        "mechanism": {name: _to_json(value) for name, value in observed.mechanism.items()},
-        "canary": None if observed.canary is None else asdict(observed.canary),
-    }
-    return text, shelf.arrays
-
-
-def unpacked_round(text: Mapping[str, Any], arrays: Arrays) -> ObservedRound:
+def unpacked_round(text: bytes, arrays: Arrays, recording: str, number: int) -> ObservedRound:
     """Return the round of a file. Raises ValueError, or other errors of `reading.DAMAGE`."""
     if wrong := [name for name, array in arrays.items() if array.dtype.kind not in NUMERIC]:
         raise ValueError(f"array '{wrong[0]}' is not numeric")
+    try:
+        read = _Round.model_validate_json(text)
+    except ValidationError as error:
+        raise ValueError(complaint(error)) from None
+    if (read.recording, read.number) != (recording, number):
+        raise ValueError("it is of another recording, or of another place in this one")
 
-    def taken(places: Mapping[str, Any]) -> Arrays:
-        return {name: arrays[text_of(place)] for name, place in places.items()}
+    def taken(places: Places) -> Arrays:
+        return {name: arrays[place] for name, place in places.items()}
 
-    canary, participants = text["canary"], text["participants"]
     replies = {
-        whole_of(entry["node"]): NodeReply(
-            taken(entry["arrays"]),
-            None if entry["num_examples"] is None else _real(entry["num_examples"]),
-            {name: _from_json(value) for name, value in entry["metrics"].items()},
-        )
-        for entry in text["replies"]
+        entry.node: NodeReply(taken(entry.arrays), entry.num_examples, entry.metrics)
+        for entry in read.replies
     }
-    if len(replies) != len(text["replies"]):
+    if len(replies) != len(read.replies):
         raise ValueError("a node replied twice")
     return ObservedRound(
-        round=whole_of(text["round"]),
-        model=taken(text["model"]),
+        round=read.round,
+        model=taken(read.model),
         replies=replies,
-        unprotected=None if text["unprotected"] is None else taken(text["unprotected"]),
-        aggregate=None if text["aggregate"] is None else taken(text["aggregate"]),
-        participants=None
-        if participants is None
-        else tuple(whole_of(node) for node in participants),
-        mechanism={name: _scalar(value) for name, value in text["mechanism"].items()},
-        canary=None
-        if canary is None
-        else Canary(
-            canary["coin"] is True,
-            _seed(canary["seed"]),
-            _real(canary["norm"]),
-            _real(canary["idle_norm"]),
-        ),
+        unprotected=None if read.unprotected is None else taken(read.unprotected),
+        aggregate=None if read.aggregate is None else taken(read.aggregate),
+        participants=None if read.participants is None else tuple(read.participants),
+        mechanism=read.mechanism,
+        canary=None if read.canary is None else Canary(**vars(read.canary)),
     )
 
 
-def _to_json(value: Any) -> Any:
-    """Return a metric as strict JSON, where NaN and infinity become {"float": "nan"}."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise InputError(f"{value!r} is not a number, text or list of numbers")
+def complaint(error: ValidationError) -> str:
+    """Return the first complaint of a schema, in a few words."""
+    first = error.errors()[0]
+    return f"'{'.'.join(map(str, first['loc']))}' is {repr(first['input'])[:80]}"
 
 
-def _from_json(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_scalar(item) for item in value]
-    return None if value is None else _scalar(value)
-
-
-def _scalar(value: Any) -> Scalar:
-    if isinstance(value, dict):
-        if value.get("float") not in ("nan", "inf", "-inf"):
-            raise ValueError("a number is malformed")
-        return float(value["float"])
-    if not isinstance(value, bool | int | float | str):
-        raise ValueError("a value is neither number nor text")
-    return value
-
-
-def whole_of(value: Any) -> int:
-    """Return a value that must be a whole number. Raises ValueError for another value."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} stands where a whole number belongs")
-    return value
-
-
-def _seed(value: Any) -> int:
-    if not 0 <= whole_of(value) < 2**128:
-        raise ValueError(f"{value} is not a seed")
-    return whole_of(value)
-
-
-def _real(value: Any) -> float:
-    value = _scalar(value)
-    if isinstance(value, str):
-        raise ValueError(f"{value!r} stands where a number belongs")
-    return float(value)
-
-
-def text_of(value: Any) -> str:
-    """Return a value that must be text. Raises ValueError for another value."""
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} stands where text belongs")
-    return value
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -7,31 +7,29 @@ writes another folder.
 import contextlib
 import hashlib
 import json
+import secrets
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.federation.transcripts.encoding import (
-    packed_round,
-    text_of,
-    unpacked_round,
-    whole_of,
-)
+from fedsim.federation.transcripts.encoding import complaint, packed_round, unpacked_round
 from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
 
 SUFFIX = ".fedt"
 FACTS, END, LOCK = "facts.json", "end.json", "lock"
-VERSION = 2
+VERSION = 3
 
 CHECKSUM = "sha256"
 MOST_ARRAYS = 65_000
 """In a round: more would need another kind of archive."""
+
+Schema = TypeVar("Schema", bound=BaseModel)
 
 TEXT = "text"
 """Array of a round's file with its JSON, as bytes."""
@@ -69,20 +67,47 @@ def count(path: Path) -> int:
     return len(numbers)
 
 
-def digest(path: Path, number: int) -> str:
-    """Return the SHA-256 of a round's file, which the next file names; 0: of the facts."""
-    file = of_round(path, number) if number else path / FACTS
-    with reading.damage(lambda why: _malformed(file, why)), reading.opened(file) as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+class _Facts(BaseModel):
+    """The content of facts.json; `recording` is random, and stands in every round too."""
+
+    model_config = ConfigDict(strict=True)
+
+    recording: str
+    vantage: str
+    recorder: str
+    app: str
+    node: int | None
+    run: str
+    versions: dict[str, str]
 
 
-def write_facts(path: Path, facts: TranscriptFacts) -> None:
-    text = {"version": VERSION, **vars(facts), "versions": dict(facts.versions)}
+class End(BaseModel):
+    """How a transcript ended: the number of its rounds, and why others are missing.
+
+    resumable: whether another writer may continue.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    rounds: int
+    incomplete: str
+    resumable: bool
+
+
+def write_facts(path: Path, facts: TranscriptFacts) -> str:
+    """Write the facts of a new transcript; return the name of the recording."""
+    recording = secrets.token_hex(16)
+    versions = dict(facts.versions)
+    text = {"version": VERSION, "recording": recording, **vars(facts), "versions": versions}
     _write(path / FACTS, text)
+    return recording
 
 
-def read_facts(path: Path) -> TranscriptFacts:
-    """Return the facts of a transcript. Raises InputError if they are missing or malformed."""
+def read_facts(path: Path) -> tuple[TranscriptFacts, str]:
+    """Return the facts of a transcript, and the name of the recording.
+
+    Raises InputError if they are missing or malformed.
+    """
     try:
         recorded, exists = (path / FACTS).exists(), path.exists()
         empty = not recorded and is_empty(path)
@@ -103,56 +128,30 @@ def read_facts(path: Path) -> TranscriptFacts:
                 f"the transcript '{path}' has version {text.get('version')}; this fedsim reads "
                 f"version {VERSION}: use the fedsim that wrote it, or a newer one"
             )
-        versions = {text_of(name): text_of(value) for name, value in text["versions"].items()}
-        return TranscriptFacts(
-            **{name: text_of(text[name]) for name in ("vantage", "recorder", "app", "run")},
-            node=None if text["node"] is None else whole_of(text["node"]),
-            versions=versions,
-        )
+        values = dict(_validated(_Facts, text))
+        recording = values.pop("recording")
+        return TranscriptFacts(**values), recording
 
 
-def write_round(path: Path, number: int, observed: ObservedRound, before: str) -> None:
-    """Write a round; `before` is the digest of the file before it.
-
-    Raises InputError if an array is not numeric, or there are too many; OSError.
-    """
-    text, arrays = packed_round(observed)
-    text |= {"number": number, "before": before}
+def write_round(path: Path, number: int, observed: ObservedRound, recording: str) -> None:
+    """Write a round. Raises InputError for arrays that are not numeric, or too many; OSError."""
+    text, arrays = packed_round(observed, recording, number)
     if len(arrays) > MOST_ARRAYS:
         raise InputError(f"a round of {len(arrays)} arrays is too large for a transcript")
-    content: dict[str, Any] = {TEXT: np.frombuffer(_encoded(text), np.uint8), **arrays}
+    content: dict[str, Any] = {TEXT: np.frombuffer(text, np.uint8), **arrays}
     with private_files.replacing(of_round(path, number)) as file:
         np.savez(file, **content)
 
 
-def read_round(path: Path, number: int, before: str) -> ObservedRound:
-    """Return a round, which names the digest of the file before it.
-
-    Raises InputError if its file is damaged, malformed, or behind another one.
-    """
+def read_round(path: Path, number: int, recording: str) -> ObservedRound:
+    """Return a round. Raises InputError if its file is damaged, malformed, or another's."""
     file = of_round(path, number)
     with reading.damage(lambda why: _malformed(file, why)):
         arrays = reading.arrays(file)
         content = arrays.pop(TEXT)
         if content.nbytes > reading.MOST_JSON:
             raise ValueError(f"its text has more than {reading.MOST_JSON} bytes")
-        text = reading.json_value(content.tobytes())
-        if (text["number"], text["before"]) != (number, before):
-            raise ValueError("it does not follow the file before it")
-        return unpacked_round(text, arrays)
-
-
-@dataclass(frozen=True)
-class End:
-    """How a transcript ended: its rounds, the digest of the last file, and why rounds are missing.
-
-    resumable: whether another writer may continue.
-    """
-
-    rounds: int
-    last: str
-    incomplete: str
-    resumable: bool
+        return unpacked_round(content.tobytes(), arrays, recording, number)
 
 
 def write_end(path: Path, end: End) -> None:
@@ -163,17 +162,15 @@ def read_end(path: Path) -> End | None:
     """Return how a transcript ended; None: it has not. Raises InputError if it is malformed."""
     with reading.damage(lambda why: _malformed(path / END, why)):
         try:
-            text = _read(path / END)
+            return _validated(End, _read(path / END))
         except FileNotFoundError:
             return None
-        rounds, last = whole_of(text["rounds"]), text_of(text["last"])
-        return End(rounds, last, text_of(text["incomplete"]), text["resumable"] is True)
 
 
-def check_end(path: Path, end: End, rounds: int, last: str) -> None:
+def check_end(path: Path, end: End, rounds: int) -> None:
     """Raise InputError if an ended transcript has other rounds than when it ended."""
-    if (end.rounds, end.last) != (rounds, last):
-        raise _malformed(path / END, f"it names {end.rounds} rounds, and these are others")
+    if end.rounds != rounds:
+        raise _malformed(path / END, f"it names {end.rounds} rounds, but there are {rounds}")
 
 
 def torn(path: Path) -> dict[Path, int]:
@@ -197,6 +194,13 @@ def _read(file: Path) -> dict[str, Any]:
     if text.pop(CHECKSUM, "") != _digest(text):
         raise ValueError("its checksum does not match")
     return text
+
+
+def _validated(schema: type[Schema], text: Mapping[str, Any]) -> Schema:
+    try:
+        return schema.model_validate(text)
+    except ValidationError as error:
+        raise ValueError(complaint(error)) from None
 
 
 def _digest(text: Mapping[str, Any]) -> str:

@@ -156,7 +156,7 @@ def test_rounds_that_change_their_places_are_an_error(path):
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)
-    with pytest.raises(InputError, match="does not follow the file before it"):
+    with pytest.raises(InputError, match="of another recording, or of another place"):
         read_transcript(path)
 
 
@@ -165,7 +165,7 @@ def test_a_round_of_another_recording_is_an_error(path, tmp_path):
         for round in (7, 8, 9):
             writer.append(seen(round))
     folder.of_round(path, 2).write_bytes(folder.of_round(tmp_path / "other.fedt", 2).read_bytes())
-    with pytest.raises(InputError, match="does not follow the file before it"):
+    with pytest.raises(InputError, match="of another recording, or of another place"):
         read_transcript(path)
 
 
@@ -226,7 +226,7 @@ def forged(path, arrays=(), **changes):
     whole = {"round": 4, "model": {}, "replies": [], "own": {}, "unprotected": None}
     whole |= {
         "number": 4,
-        "before": folder.digest(path, 3),
+        "recording": folder.read_facts(path)[1],
         "aggregate": None,
         "participants": None,
         "mechanism": {},
