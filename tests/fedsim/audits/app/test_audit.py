@@ -201,7 +201,7 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
     assert "is not judged. Why: The claim is about a record" in page
     assert "is supported" not in page
     assert f">{percent((1 + outcome.row.advantage) / 2)} (" in page
-    assert "The unit of privacy is one client&#39;s update." in page
+    assert "The unit of privacy is all that one client" in page
     assert [finding for finding in outcome.findings if finding.breaks] == []
     # Noise for records is none for a client's whole update.
     claim = replace(claim, unit="client")
