@@ -5,7 +5,7 @@ rows is the order of precedence. The test of an audit goes through every combina
 """
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from types import SimpleNamespace
@@ -26,9 +26,8 @@ from fedsim.audits.loop.audit import loop_evidence
 from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.recorded import audit
-from fedsim.audits.recorded.releases import MeasuredRounds, ProvenPrivacy, ReleaseReport
+from fedsim.audits.recorded.releases import MeasuredRounds
 from fedsim.audits.results.rows import Limit, RunRow, standing
-from fedsim.audits.results.view import audit_view
 from fedsim.audits.run import rows
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
@@ -237,45 +236,22 @@ RECORDED = [
 
 def _recorded(evidence):
     kind = evidence["release"]
-    proven = ProvenPrivacy(
-        node=None,
-        epsilon=_epsilon(evidence["proven"]),
-        epsilon_at_most=_epsilon(evidence["at most"]),
-        rho_alpha_at_most=0.5,
-    )
-    release = ReleaseReport(
-        **dict.fromkeys(each.name for each in fields(ReleaseReport))
-        | {
-            "noise": "measured" if kind == "unclipped" else kind,
-            "claimed_std": [1.0],
-            "clipped": kind != "unclipped",
-            "proven": proven,
-            "unsure": "no reason" if evidence["doubt"] == "unsure" else "",
-            "independent": evidence["doubt"] != "alike",
-            "clients": [],
-        }
-    )
-    all_rounds = _epsilon_or_none(evidence["canaries"])
-    canary = SimpleNamespace(
-        epsilon_proven_all_rounds=all_rounds,
-        epsilon_all_rounds=SimpleNamespace(low=0.0),
-        rounds=3,
-    )
+    measurable = kind in ("as claimed", "measured")
     measured = MeasuredRounds(
-        release=None if kind == "none" else release,
-        canary=None if evidence["canaries"] == "none" else canary,
-        unmeasured="nothing was recorded",
+        views=[],
+        release=SimpleNamespace(noise=kind, clients=[]) if measurable else None,
+        at_most=_epsilon(evidence["at most"]),
+        unmeasured="" if measurable else "nothing was recorded",
+        doubts=[] if evidence["doubt"] == "none" else [evidence["doubt"]],
     )
     missing = "rounds are missing" if evidence["missing rounds"] else ""
     unit = None if evidence["unit"] == "not declared" else evidence["unit"]
-    views = audit._views(measured, "server", 0.95)
-    rows = [audit_view(view, 0.95) for view in views]
-    proven = [row.attack.proven or 0.0 for row in rows if row.attack]
+    proven = _epsilon(evidence["proven"]) if measurable else 0.0
     return _judged(
         _claim(unit) if evidence["claim"] else None,
         partial(audit.recorded_evidence, measured, evidence["alarm"], missing, {}),
-        rows[-1],
-        max(proven, default=0.0),
+        None,
+        max(proven, _epsilon_or_none(evidence["canaries"]) or 0.0),
     )
 
 

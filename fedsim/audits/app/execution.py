@@ -51,7 +51,7 @@ from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN
 from fedsim.audits.recorded.releases import Asked, Notes
-from fedsim.audits.recorded.server_rounds import ServerRounds
+from fedsim.audits.recorded.server_rounds import MOVED, ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
@@ -325,6 +325,7 @@ class _Run:
         findings = self._notes.findings()
         measured = self._server.measured(Asked(mechanism, ASSUMED, ALARM_CONFIDENCE, findings))
         hidden = measured.release is not None and measured.release.noise == "hidden"
+        moved = any(each.rule == "moved-model" for each in findings)
         return replace(
             configuration,
             participants=tuple(self._participants),
@@ -339,7 +340,7 @@ class _Run:
                 for each in findings
                 if each.breaks or (each.rule and each.severity == "caution")
             ),
-            unsure=HIDDEN if hidden else measured.unsure,
+            unsure=HIDDEN if hidden else MOVED * moved,
         )
 
 

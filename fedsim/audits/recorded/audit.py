@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.recorded.loop_steps import LoopSteps
-from fedsim.audits.recorded.noise_level import ALIKE, HIDDEN
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.releases import (
     NUMBERS,
@@ -32,8 +30,7 @@ from fedsim.audits.recorded.releases import (
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.results.checks import GateRule
 from fedsim.audits.results.conditions import TRANSCRIPT
-from fedsim.audits.results.rows import Limit, Noise, Row
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import Row
 from fedsim.audits.steps.step import unbelievable
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import (
@@ -56,7 +53,6 @@ UNSTATED_UNIT = (
     "the claim does not state what it protects. State --claimed-unit client for a client's whole "
     "update, as its training returns it, or --claimed-unit record for one record of its data"
 )
-ONLY_CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
     "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
     "the audit would compare configured noise with it"
@@ -70,21 +66,11 @@ UNSEEN = (
     "holds a record twice, mixes records or reorders old noise gives less privacy; fedsim audit "
     "FILE:FUNCTION runs the code and measures it"
 )
-NOISE_ELSEWHERE = (
-    "no noise was added after the clients sent their updates. Noise that clients add before is "
-    "part of the recorded updates; fedsim audit APP runs the app and judges it"
-)
-UNBOUNDED = (
-    "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
-    "record(..., clipping_norm=...)"
-)
 UNENDED = "the run has not ended"
 NO_END = "the transcript does not state that the run has ended"
 
-# Notes of rows, and findings about the file
+# Findings about the file
 
-SERVER_SEES = "the server sees every update, and noise that clients add themselves is not recorded"
-NO_LIMIT = "canaries measure from outside what one update reveals, and set no limit"
 REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
 UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
 TORN = "the recorder stopped during the last round, which was dropped"
@@ -185,14 +171,14 @@ class Auditor:
         if claim is not None:
             unit = claim.unit or self._mechanism.get("unit")
             claim = replace(claim, unit=unit if unit in UNITS else None)
-        broken, views = alarms(findings) > 0, _views(measured, self.facts.vantage, confidence)
+        broken = alarms(findings) > 0
         if ending is not None and ending.incomplete:
             why = f"the transcript is incomplete: {ending.incomplete}"
             findings.insert(0, Finding(why, severity="caution"))
         if ending is not None and ending.torn_bytes:
             findings.append(Finding(TORN, severity="note"))
         return concluded(
-            views,
+            measured.views,
             partial(recorded_evidence, measured, broken, missing, self._mechanism),
             kind=TRANSCRIPT,
             name=self.facts.app or f"a recording by {self.facts.recorder}",
@@ -201,7 +187,7 @@ class Auditor:
             findings=findings,
             delta=delta,
             confidence=confidence,
-            rules=CHECKS[: 1 + any(view.observer == "server" for view in views)],
+            rules=CHECKS[: 1 + any(view.observer == "server" for view in measured.views)],
             details=RecordedDetails(
                 facts=self.facts,
                 rounds=self.rounds,
@@ -247,80 +233,17 @@ def recorded_evidence(
     if claim.unit != measured.unit:
         other = OTHER_UNIT[measured.unit] if claim.unit else UNSTATED_UNIT
         return Evidence(incomparable=other)
-    release, canary = measured.release, measured.canary
-    why = unjudgeable(release) if release is not None else measured.unmeasured
-    if release is None or why:
-        unknown = [ONLY_CANARIES] if canary is not None else []
-        return Evidence(unknown=[*unknown, *([why] if release or not canary else [])])
-    at_most = release.proven.epsilon_at_most
-    kept, own = claim.allows(at_most), mechanism.get("own_noise")
+    if measured.unmeasured or (release := measured.release) is None:
+        return Evidence(unknown=[measured.unmeasured])
+    at_most, own = measured.at_most, mechanism.get("own_noise")
+    kept = claim.allows(at_most)
     largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
-    doubts = [release.unsure, measured.unsure, "" if release.independent else ALIKE]
-    doubts = [*doubts, OWN_NOISE.format(own) if own else ""]
-    doubts = [each for each in doubts if each][:1] if kept else [UNCERTAIN.format(largest)]
+    doubts = [*measured.doubts, *([OWN_NOISE.format(own)] if own else [])]
     return Evidence(
         broken=broken,
         unknown=[f"{missing}, and the claim is about all rounds"] if missing else [],
         # The configuration itself contradicts the claim.
         exceeded=not kept and release.noise == "as claimed",
-        unsure=doubts,
+        unsure=doubts[:1] if kept else [UNCERTAIN.format(largest)],
         in_favour=[] if release.clients else [UNSEEN],
-    )
-
-
-def unjudgeable(release: ReleaseReport) -> str:
-    """Return why no epsilon of a release can be compared with a claim; "" where one can."""
-    if release.noise == "none":
-        return "" if all(release.claimed_std) else NOISE_ELSEWHERE
-    if release.noise == "hidden":
-        return HIDDEN
-    return "" if release.clipped else UNBOUNDED
-
-
-# The observers
-
-
-def _views(measured: MeasuredRounds, vantage: str, confidence: float) -> list[View]:
-    """Return a view of each observer, the judged one last; vantage: that of the recorder."""
-    release, canary, views = measured.release, measured.canary, list[View]()
-    observer = LOOP if vantage == LOOP else "participant"
-    if release is not None and release.weighting:
-        everything = Limit.of_epsilon(math.inf, 1.0, "measured")
-        views.append(View(observer="server", limit=everything, detects=None, note=SERVER_SEES))
-    if canary is not None:
-        ends = {confidence: canary.epsilon_all_rounds.low}
-        ends |= {ALARM_CONFIDENCE: canary.epsilon_proven_all_rounds}
-        views.append(
-            View(
-                observer="participant",
-                trials=canary.rounds,
-                bounds=lambda level: {"canaries": ends[level]},
-                detects=None,
-                note=NO_LIMIT,
-            )
-        )
-    if release is not None:
-        views.append(_released(observer, release, confidence))
-    return views or [View(observer=observer, detects=None, note=measured.unmeasured)]
-
-
-def _released(observer: str, release: ReleaseReport, confidence: float) -> View:
-    proven, ratio, limit = release.proven, release.realised_over_claimed, None
-    if release.noise != "hidden":
-        # The configured noise counts where nothing contradicts it.
-        configured = release.noise in ("as claimed", "more")
-        most = proven.epsilon_at_most, proven.rho_alpha_at_most
-        limit = Limit.of_epsilon(*most, "theory" if configured else "measured")
-    # Nothing is proven about a mechanism that the recording does not show whole.
-    shown = not unjudgeable(release)
-    ends = {confidence: release.epsilon_at_least, ALARM_CONFIDENCE: proven.epsilon}
-    believed = [client.log_odds[-1] for client in release.clients]
-    return View(
-        observer=observer,
-        limit=limit,
-        trials=1,
-        log_odds=max(0.0, *believed) if believed else None,
-        bounds=lambda level: {"noise": ends[level]} if shown else {},
-        noise=None if ratio is None else Noise(ratio.low, ratio.high, confidence),
-        detects=None if release.seen_below is None else [release.seen_below],
     )

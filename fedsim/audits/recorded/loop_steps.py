@@ -7,7 +7,7 @@ Steps compose over all engines and accountants of the training.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,16 +22,18 @@ from fedsim.audits.recorded.releases import (
     Asked,
     MeasuredRounds,
     Notes,
-    ProvenPrivacy,
+    Proof,
     ReleaseReport,
     noise_measured,
+    released,
 )
+from fedsim.audits.results.view import View
 from fedsim.audits.steps import checks
 from fedsim.audits.steps.checks import epsilon, mechanism
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
 from fedsim.audits.steps.step import Step, step_of
 from fedsim.federation.transcripts.layout import Layout
-from fedsim.federation.transcripts.records import UNITS, ObservedRound
+from fedsim.federation.transcripts.records import LOOP, UNITS, ObservedRound
 from fedsim.privacy.identifiability import rho_alpha
 
 GRID = 0.01
@@ -96,18 +98,20 @@ class LoopSteps:
         findings += checked.findings
         if why:
             findings.append(Finding(why, severity="caution"))
-            return MeasuredRounds(unmeasured=why, unit=unit)
+            view = View(observer=LOOP, detects=None, note=why)
+            return MeasuredRounds(views=[view], unmeasured=why, unit=unit)
         level = noise_level.measured(self._releases, options.confidence)
-        findings += noise_level.findings_of(level, self._releases)
+        findings += noise_level.findings_of(level)
         compared = self._releases[:MOST_COMPARED]
         if not any(release.noiseless for release in self._releases):
-            stds = [spread.point for spread in level.stds(self._releases)[:MOST_COMPARED]]
+            stds = [spread.point for spread in level.stds()[:MOST_COMPARED]]
             findings += noise_level.shape_findings(compared, stds, declared=False)
-            findings += _repeated(self._releases, level)
+            findings += _repeated(level)
             if len(compared) < len(self._releases):
                 findings.append(Finding(COMPARED, severity="note"))
-        account = _Account(self._steps, checked, options.delta)
-        return MeasuredRounds(self._release(level, account, options.confidence), unit=unit)
+        found = self._measured(level, _Account(self._steps, checked, options.delta), options)
+        doubts = [checked.unsure] if checked.unsure else []
+        return replace(found, unit=unit, doubts=[*doubts, *found.doubts])
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
         norm = None if step.clipping_norm is None else step.clipping_norm / step.divisor
@@ -120,32 +124,29 @@ class LoopSteps:
         rounded = layout, layout.units(mean, after), 3.0, claims
         return self._reducer.reduced(step.place, after - mean, parts, *rounded, mean)
 
-    def _release(self, level: NoiseLevel, account: "_Account", confidence: float) -> ReleaseReport:
-        checked, releases = account.checked, self._releases
-        stated = level.stds(releases)
+    def _measured(self, level: NoiseLevel, account: "_Account", options: Asked) -> MeasuredRounds:
+        checked, stated = account.checked, level.stds()
         most = self._multipliers([one.high for one in stated])
         least = self._multipliers(level.least_stds())
-        proven = account.at_least(self._multipliers(level.most_stds()))
         changes = checked.divisor_changes
-        return ReleaseReport(
-            **noise_measured(releases, level, stated, confidence),
+        release = ReleaseReport(
+            **noise_measured(level, options.confidence),
             # More noise reveals less: the ends of the intervals change places.
             epsilon=Estimated(
                 account.epsilon(self._multipliers([one.point for one in stated])),
                 account.epsilon(most),
                 account.epsilon(self._multipliers([one.low for one in stated])),
             ),
-            epsilon_at_least=account.at_least(most),
             amplified=checked.amplified,
-            proven=ProvenPrivacy(
-                node=None,
-                epsilon=proven,
-                epsilon_at_most=math.inf if changes else account.epsilon(least),
-                rho_alpha_at_most=1.0 if changes else account.advantage(least),
-            ),
-            unsure=checked.unsure,
-            independent=noise_level.independent(releases[:MOST_COMPARED]),
+            independent=noise_level.independent(self._releases[:MOST_COMPARED]),
         )
+        proof = Proof(
+            at_least=account.at_least(most),
+            proven=account.at_least(self._multipliers(level.most_stds())),
+            at_most=math.inf if changes else account.epsilon(least),
+            rho_alpha=1.0 if changes else account.advantage(least),
+        )
+        return released(LOOP, release, level, proof, options)
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:
         """Return every step's noise over one record's largest change."""
@@ -155,8 +156,9 @@ class LoopSteps:
         ]
 
 
-def _repeated(releases: Sequence[Release], level: NoiseLevel) -> list[Finding]:
+def _repeated(level: NoiseLevel) -> list[Finding]:
     """Return whether noise is used again, in other places too, or is uneven from step to step."""
+    releases = level.releases
     clear = len(noisy_means.clear_of_rounding(releases)) == len(releases)
     if not clear or not all(one.claimed_std for one in releases):
         return []

@@ -168,6 +168,7 @@ class NoiseLevel:
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
     """
 
+    releases: Sequence[Release]
     verdict: str
     scales: Sequence[float]
     ratio: Estimated
@@ -183,20 +184,20 @@ class NoiseLevel:
         """Whether all rounds are consistent with one multiple of their scales."""
         return all(one.low <= self.ratio.point <= one.high for one in self.sure_rounds)
 
-    def stds(self, releases: Sequence[Release]) -> list[Estimated]:
+    def stds(self) -> list[Estimated]:
         """Return the noise of each round: of one level, unless rounds surely differ from it."""
         if self.alike or self.verdict == "hidden":
             return [self.ratio.times(scale) for scale in self.scales]
-        return self.sure_stds(releases)
+        return self.sure_stds()
 
-    def sure_stds(self, releases: Sequence[Release]) -> list[Estimated]:
-        triples = zip(releases, self.sure_rounds, self.scales, strict=True)
+    def sure_stds(self) -> list[Estimated]:
+        triples = zip(self.releases, self.sure_rounds, self.scales, strict=True)
         return [
             Estimated(release.left_over, one.low * scale, one.high * scale)
             for release, one, scale in triples
         ]
 
-    def known_stds(self, releases: Sequence[Release]) -> list[float]:
+    def known_stds(self) -> list[float]:
         """Return the noise that beliefs use: an uncontradicted claim, else the measured noise.
 
         The claim is more exact than the measurement.
@@ -205,8 +206,8 @@ class NoiseLevel:
         if hidden or self.verdict == "as claimed":
             known = list(self.scales)
         else:
-            known = [one.point for one in self.stds(releases)]
-        pairs = zip(releases, known, strict=True)
+            known = [one.point for one in self.stds()]
+        pairs = zip(self.releases, known, strict=True)
         return [0.0 if release.noiseless and not hidden else std for release, std in pairs]
 
     def most_stds(self) -> list[float]:
@@ -253,7 +254,7 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
     energy = sum(release.energy / scale**2 for release, scale in pairs)
     point = math.sqrt(energy / sum(release.size for release in releases))
     ratio = Estimated(0.0 if bare == "none" else point, stated.low, stated.high)
-    level = NoiseLevel(bare, scales, ratio, sure, sure_rounds)
+    level = NoiseLevel(releases, bare, scales, ratio, sure, sure_rounds)
     if bare:
         return level
     if not claimed:
@@ -263,18 +264,19 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
     return replace(level, verdict="more" if sure.low > 1 else "as claimed")
 
 
-def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
+def detects(level: NoiseLevel) -> list[float] | None:
     """Return the share of the configured noise below which an alarm would be raised."""
     if level.verdict not in ("as claimed", "more"):
         return None
-    pairs = zip(releases, level.scales, strict=True)
+    pairs = zip(level.releases, level.scales, strict=True)
     rounding = max((release.rounding / scale) ** 2 for release, scale in pairs)
-    freedom = sum(release.size for release in releases)
-    return detectable.by_energy(freedom, significance(ALARM_CONFIDENCE) / 2, rounding)
+    freedom = sum(release.size for release in level.releases)
+    return [detectable.by_energy(freedom, significance(ALARM_CONFIDENCE) / 2, rounding)]
 
 
-def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]:
+def findings_of(level: NoiseLevel) -> list[Finding]:
     """Return what contradicts the configured size of the noise."""
+    releases = level.releases
     sure, rounds = level.sure, tuple[int, ...]()
     severity: Severity = "alarm"
     if level.verdict == "hidden":

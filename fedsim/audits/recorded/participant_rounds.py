@@ -1,23 +1,24 @@
 """A participant's transcript, round by round: the canaries that it planted."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from adversaries.bounds import canaries
 from adversaries.bounds.canaries import vector
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.noise_level import OpenEstimate
 from fedsim.audits.recorded.releases import Asked, CanaryReport, MeasuredRounds, Notes
+from fedsim.audits.results.view import View
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
 NOTHING_MEASURED = (
     "a participant sees only aggregates of unknown updates, which do not show the noise; attach "
     "canary_mod, or record at the server"
 )
+ONLY_CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
+NO_LIMIT = "canaries measure from outside what one update reveals, and set no limit"
 
 
 class ParticipantRounds:
@@ -41,9 +42,24 @@ class ParticipantRounds:
     def measured(self, options: Asked) -> MeasuredRounds:
         if not self._scored:
             options.findings.append(Finding(NOTHING_MEASURED, severity="note"))
-            return MeasuredRounds(unmeasured=NOTHING_MEASURED)
-        canary = canary_measured(self._scored, options.delta, options.confidence)
-        return MeasuredRounds(canary=canary, unmeasured=NOTHING_MEASURED)
+            view = View(observer="participant", detects=None, note=NOTHING_MEASURED)
+            return MeasuredRounds(views=[view], unmeasured=NOTHING_MEASURED)
+        coins, scores = (np.array(each) for each in zip(*self._scored, strict=True))
+        rounds = len(scores)
+
+        def bounds(confidence: float) -> dict[str, float]:
+            # The mu of k equal releases is sqrt(k) times that of one.
+            low = max(0.0, canaries.effect(coins, scores, confidence).interval.low)
+            return {"canaries": gaussian.epsilon(low * math.sqrt(rounds), options.delta)}
+
+        view = View(
+            observer="participant", trials=rounds, bounds=bounds, detects=None, note=NO_LIMIT
+        )
+        effect = canaries.effect(coins, scores, options.confidence)
+        shown = effect.mu if effect.reason is None else None
+        mu = OpenEstimate(shown, *effect.interval.ends)
+        canary = CanaryReport(rounds=rounds, mu=mu, reason=effect.reason)
+        return MeasuredRounds(views=[view], canary=canary, unmeasured=ONLY_CANARIES)
 
     def _score(self, observed: ObservedRound, canary: Canary, after: Arrays) -> None:
         if vector(after).shape != vector(observed.model).shape:
@@ -55,29 +71,3 @@ class ParticipantRounds:
             self._scored.append((canary.coin, score))
         else:
             self._notes.add("alarm", "the aggregate is not finite", observed.round)
-
-
-def canary_measured(
-    scored: Sequence[tuple[bool, float]], delta: float, confidence: float
-) -> CanaryReport:
-    """Return what canaries show: of each round the coin and the score."""
-    coins, scores = (np.array(each) for each in zip(*scored, strict=True))
-    effect = canaries.effect(coins, scores, confidence)
-    # The mu of k equal releases is sqrt(k) times that of one.
-    rounds = math.sqrt(len(scored))
-
-    def epsilon(mu: float) -> float:
-        return gaussian.epsilon(max(0.0, mu) * rounds, delta)
-
-    low, high = effect.interval.ends
-    shown = effect.reason is None
-    least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low
-    return CanaryReport(
-        rounds=len(scored),
-        mu=OpenEstimate(effect.mu if shown else None, low, high),
-        reason=effect.reason,
-        epsilon_all_rounds=OpenEstimate(
-            epsilon(effect.mu) if shown else None, epsilon(low), epsilon(high)
-        ),
-        epsilon_proven_all_rounds=epsilon(least),
-    )

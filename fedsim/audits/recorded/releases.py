@@ -11,12 +11,22 @@ from scipy.special import expit
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import Interval
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Estimated, NoiseLevel
+from fedsim.audits.results.rows import Limit, Noise, Source
+from fedsim.audits.results.view import View
 from fedsim.audits.steps.step import number
 
+NOISE_ELSEWHERE = (
+    "no noise was added after the clients sent their updates. Noise that clients add before is "
+    "part of the recorded updates; fedsim audit APP runs the app and judges it"
+)
+UNBOUNDED = (
+    "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
+    "record(..., clipping_norm=...)"
+)
 EXCESS = 1e-3
 """Share by which an update may exceed the clipping norm: clients clip in single precision."""
 
@@ -39,55 +49,30 @@ class ClientPrivacy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProvenPrivacy:
-    """What holds at the confidence of an alarm, 99.99 %."""
-
-    node: int | None
-    """The client whose epsilon is proven; None for a training loop."""
-    epsilon: float
-    """Lower bound on the largest epsilon."""
-    epsilon_at_most: float
-    """Upper bound on the largest epsilon."""
-    rho_alpha_at_most: float
-    """Upper bound on the advantage, under the same noise."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReleaseReport:
     """What all releases together reveal, towards one observer, and their noise."""
 
     round_numbers: list[int]
     noise: str
     """"none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed"."""
-    clipped: bool
-    """Whether every round has a clipping norm."""
     claimed_std: list[float | None]
     """Configured standard deviation of each round's noise; None where unknown."""
     left_over_std: list[float]
     """Standard deviation of each release without all known updates."""
     left_over_interval: list[Interval]
     """Interval of each, at the confidence of the report."""
-    realised_over_claimed: Estimated | None
-    """Measured over configured noise; None where some round's noise is not configured."""
     noise_multiplier: Estimated | None
     """Multiplier of equal steps that compose to these; None without clipping."""
-    seen_below: float | None
-    """Share of the configured noise below which the audit would have raised an alarm."""
     independent: bool
     """Whether no two rounds have the same noise."""
     epsilon: Estimated
     """Largest epsilon of any client or record, under the measured noise."""
-    epsilon_at_least: float
-    """Lower bound on it, at the confidence of the report."""
-    proven: ProvenPrivacy
     clients: list[ClientPrivacy] = field(default_factory=list)
     """Each client; empty for a training loop."""
     weighting: str = ""
     """Weights of a server's mean: "uniform" or "examples"; "" elsewhere."""
     amplified: bool = False
     """Whether sampling amplifies privacy here."""
-    unsure: str = ""
-    """Why no check could contradict that batches are Poisson samples; "" if one could."""
 
     @property
     def least_protected(self) -> ClientPrivacy:
@@ -107,64 +92,137 @@ class CanaryReport:
     """Signal of the canary, in standard deviations of all that hides it."""
     reason: str | None
     """Why there is no estimate; None if there is one."""
-    epsilon_all_rounds: noise_level.OpenEstimate
-    """Epsilon of mu over all rounds, at the delta of the report."""
-    epsilon_proven_all_rounds: float
-    """Lower bound on the same at the confidence of an alarm."""
 
 
-def noise_measured(
-    releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Estimated], confidence: float
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Asked:
+    """The options of a report, and its findings, to which measurements append."""
+
+    mechanism: Mapping[str, Any]
+    delta: float
+    confidence: float
+    findings: list[Finding]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRounds:
+    """Measurements of all rounds of a vantage point.
+
+    Attributes:
+        views: of each observer, the judged one last.
+        at_most: upper bound on epsilon, at the confidence of an alarm.
+        unmeasured: why no epsilon can be compared with a claim; "" if one can.
+        doubts: why an epsilon within a claim does not support it.
+    """
+
+    views: Sequence[View]
+    release: ReleaseReport | None = None
+    canary: CanaryReport | None = None
+    at_most: float = math.inf
+    unmeasured: str = ""
+    unit: str = "client"
+    doubts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What the measured noise proves of the largest epsilon, and of the advantage.
+
+    Attributes:
+        at_least: lower bound at the confidence of the report; `proven`: at that of an alarm.
+        at_most: upper bound at the confidence of an alarm, like rho_alpha.
+    """
+
+    at_least: float
+    proven: float
+    at_most: float
+    rho_alpha: float
+
+
+def released(
+    observer: str, release: ReleaseReport, level: NoiseLevel, proof: Proof, options: Asked
+) -> MeasuredRounds:
+    """Return what is measured of releases, with the view of their observer."""
+    limit = why = None
+    if release.noise == "none":
+        why = "" if all(release.claimed_std) else NOISE_ELSEWHERE
+    elif release.noise == "hidden":
+        why = noise_level.HIDDEN
+    elif release.noise_multiplier is None:
+        why = UNBOUNDED
+    if release.noise != "hidden":
+        # The configured noise counts where nothing contradicts it.
+        configured = release.noise in ("as claimed", "more")
+        source: Source = "theory" if configured else "measured"
+        limit = Limit.of_epsilon(proof.at_most, proof.rho_alpha, source)
+    # Nothing is proven about a mechanism that the recording does not show whole.
+    ends = {options.confidence: proof.at_least, ALARM_CONFIDENCE: proof.proven}
+    believed = [client.log_odds[-1] for client in release.clients]
+    ratio = level.ratio
+    view = View(
+        observer=observer,
+        limit=limit,
+        trials=1,
+        log_odds=max(0.0, *believed) if believed else None,
+        bounds=lambda confidence: {} if why else {"noise": ends[confidence]},
+        noise=Noise(ratio.low, ratio.high, options.confidence)
+        if all(release.claimed_std)
+        else None,
+        detects=noise_level.detects(level),
+    )
+    doubts = [] if release.independent else [noise_level.ALIKE]
+    return MeasuredRounds(
+        views=[view],
+        release=release,
+        at_most=proof.at_most,
+        unmeasured=why or "",
+        doubts=doubts,
+    )
+
+
+def noise_measured(level: NoiseLevel, confidence: float) -> dict[str, Any]:
     """Return the fields of a report about the noise in all releases."""
-    claimed = all(release.claimed_std for release in releases)
+    releases = level.releases
     return {
         "round_numbers": [release.round for release in releases],
         "noise": level.verdict,
-        "clipped": all(release.clipping_norm is not None for release in releases),
         "claimed_std": [release.claimed_std for release in releases],
         "left_over_std": [release.left_over for release in releases],
         "left_over_interval": [
             noisy_means.std_interval(release.energy, release.size, confidence)
             for release in releases
         ],
-        "realised_over_claimed": level.ratio if claimed else None,
-        "noise_multiplier": noise_multipliers(releases, stated),
-        "seen_below": noise_level.seen_below(level, releases),
+        "noise_multiplier": noise_multipliers(releases, level.stds()),
     }
 
 
-def updates_measured(
-    releases: Sequence[Release], level: NoiseLevel, delta: float, confidence: float
-) -> ReleaseReport:
+def updates_measured(level: NoiseLevel, options: Asked, weighting: str) -> MeasuredRounds:
     """Return what releases of clients' updates reveal: one client's, or a mean of all."""
-    stated = level.stds(releases)
-    known = level.known_stds(releases)
+    releases, delta = level.releases, options.delta
+    stated, known = level.stds(), level.known_stds()
     nodes = sorted({node for release in releases for node in release.contributions})
     clients = [_client(node, releases, stated, known, delta) for node in nodes]
     epsilons = [client.epsilon for client in clients]
     epsilon = Estimated(
-        max(one.point for one in epsilons),
-        max(one.low for one in epsilons),
-        max(one.high for one in epsilons),
+        *(max(getattr(one, end) for one in epsilons) for end in ("point", "low", "high"))
     )
-    most = [one.high for one in level.sure_stds(releases)]
-    proven = {node: _mu(node, releases, most) for node in nodes}
-    worst = max(proven, key=lambda node: gaussian.epsilon(proven[node], delta))
+    most = [one.high for one in level.sure_stds()]
+    proven = max(_mu(node, releases, most) for node in nodes)
     largest = max(_mu(node, releases, level.least_stds()) for node in nodes)
-    return ReleaseReport(
-        **noise_measured(releases, level, stated, confidence),
+    release = ReleaseReport(
+        **noise_measured(level, options.confidence),
         independent=noise_level.independent(releases),
         clients=clients,
         epsilon=epsilon,
-        epsilon_at_least=epsilon.low,
-        proven=ProvenPrivacy(
-            node=worst,
-            epsilon=gaussian.epsilon(proven[worst], delta),
-            epsilon_at_most=gaussian.epsilon(largest, delta),
-            rho_alpha_at_most=gaussian.advantage(largest),
-        ),
+        weighting=weighting,
     )
+    proof = Proof(
+        at_least=epsilon.low,
+        proven=gaussian.epsilon(proven, delta),
+        at_most=gaussian.epsilon(largest, delta),
+        rho_alpha=gaussian.advantage(largest),
+    )
+    return released("participant", release, level, proof, options)
 
 
 def noise_multipliers(releases: Sequence[Release], noises: Sequence[Estimated]) -> Estimated | None:
@@ -267,28 +325,3 @@ class Notes:
             Finding(text, severity=severity, rule=rule, rounds=tuple(rounds))
             for (severity, text, rule), rounds in self._rounds.items()
         ]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The options of a report, and its findings, to which measurements append."""
-
-    mechanism: Mapping[str, Any]
-    delta: float
-    confidence: float
-    findings: list[Finding]
-
-
-@dataclass(frozen=True)
-class MeasuredRounds:
-    """Measurements of all rounds of a vantage point.
-
-    Attributes:
-        unsure: why the release may not be all that was seen; "" if it is.
-    """
-
-    release: ReleaseReport | None = None
-    canary: CanaryReport | None = None
-    unmeasured: str = ""
-    unit: str = "client"
-    unsure: str = ""

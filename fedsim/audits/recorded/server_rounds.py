@@ -23,6 +23,8 @@ from fedsim.audits.recorded.releases import (
     claimed_std,
     updates_measured,
 )
+from fedsim.audits.results.rows import Limit
+from fedsim.audits.results.view import View
 from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
@@ -41,6 +43,7 @@ MOVED = (
     "the model that was sent is not the one that the round before released: the server changed it "
     "in between. If it took noise away, clients see less noise than was measured"
 )
+SERVER_SEES = "the server sees every update, and noise that clients add themselves is not recorded"
 NO_ROUND = "no round released an aggregate"
 NO_AGGREGATE = "no aggregate: the round released nothing"
 NO_NUMBERS = "the model has no floating-point parameters"
@@ -122,27 +125,29 @@ class ServerRounds:
             self._releases.append(self._reduced(view, weighted, mean))
 
     def measured(self, options: Asked) -> MeasuredRounds:
-        findings = options.findings
-        unsure = MOVED if any(each.rule == "moved-model" for each in findings) else ""
-        releases = self._releases
+        findings, releases = options.findings, self._releases
+        moved = [MOVED] if any(each.rule == "moved-model" for each in findings) else []
         if not releases:
             findings.append(Finding(f"{NO_ROUND}; nothing to audit", severity="note"))
-            return MeasuredRounds(unmeasured=NO_ROUND)
+            return _unmeasured(NO_ROUND, moved)
         level = noise_level.measured(releases, options.confidence)
         if why := _no_mean(releases, options.mechanism):
             findings.append(Finding(why, severity="caution"))
             if self._unnoised == len(releases):
-                findings += noise_level.findings_of(level, releases)
-            return MeasuredRounds(unmeasured=why, unsure=unsure)
+                findings += noise_level.findings_of(level)
+            return _unmeasured(why, moved)
         declared = options.mechanism.get("aggregation") == "declared"
-        findings += noise_level.findings_of(level, releases)
+        findings += noise_level.findings_of(level)
         if not any(release.noiseless for release in releases):
-            stds = [spread.point for spread in level.stds(releases)]
+            stds = [spread.point for spread in level.stds()]
             findings += noise_level.shape_findings(releases, stds, declared=declared)
-        release = updates_measured(releases, level, options.delta, options.confidence)
-        if release.realised_over_claimed is not None and release.noise_multiplier is not None:
+        found = updates_measured(level, options, self._weighting)
+        claimed = all(release.claimed_std for release in releases)
+        if claimed and all(release.clipping_norm for release in releases):
             findings += _imbalance(releases, 1 / self._clients)
-        return MeasuredRounds(replace(release, weighting=self._weighting), unsure=unsure)
+        everything = Limit.of_epsilon(math.inf, 1.0, "measured")
+        server = View(observer="server", limit=everything, detects=None, note=SERVER_SEES)
+        return replace(found, views=[server, *found.views], doubts=[*moved, *found.doubts])
 
     def shares(self, mechanism: Mapping[str, Any]) -> tuple[Interval, ...]:
         """Return intervals of each round's noise over its configured noise, sure as an alarm.
@@ -227,6 +232,11 @@ class ServerRounds:
         claims = Claims(view.norm, claimed_std(observed.mechanism))
         rounded = view.layout, units, times, claims
         return self._reducer.reduced(observed.round, noise, parts, *rounded, mean)
+
+
+def _unmeasured(why: str, doubts: Sequence[str]) -> MeasuredRounds:
+    view = View(observer="participant", detects=None, note=why)
+    return MeasuredRounds(views=[view], unmeasured=why, doubts=doubts)
 
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:

@@ -121,7 +121,7 @@ def is_unclipped(report: AuditReport[Any]) -> bool:
     """Return whether nothing bounds what one update can change."""
     found = report.details
     release = found.release if isinstance(found, RecordedDetails) else None
-    return release is not None and release.noise != "none" and not release.clipped
+    return release is not None and release.noise != "none" and release.noise_multiplier is None
 
 
 # What was found
@@ -166,11 +166,7 @@ def _recorded(found: RecordedDetails) -> Iterator[str]:
         yield _least_protected(release)
     if canary is not None:
         low, high = number(canary.mu.low), number(canary.mu.high)
-        sure = number(canary.epsilon_proven_all_rounds)
-        yield (
-            f"Canaries measured a mu of {low} to {high} for one round. All rounds together have ε "
-            f"at least {sure} ({ALARM_CONFIDENCE:.2%} confidence)."
-        )
+        yield f"Canaries measured a mu of {low} to {high} for one round."
     if release is None and canary is None:
         yield "Nothing could be measured from this vantage point."
 

@@ -63,7 +63,7 @@ def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path):
         tmp_path / "right.fedt", claimed_epsilon=CLAIM, claimed_delta=DELTA, claimed_unit="record"
     )
     assert found.verdict.value == "supported"
-    assert found.details.epsilon == report["details"]["release"]["proven"]["epsilon_at_most"]
+    assert found.details.epsilon == report["rows"]["loop"]["limit"]["epsilon"]
     _train(tmp_path / "half.fedt", noise=0.5)
     report = audit(
         read_transcript(tmp_path / "half.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))

@@ -38,7 +38,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_pa
     for report in _audited(tmp_path, ONE_ROUND):
         assert report["verdict"] == "convicted", report["findings"]
         assert report["details"]["rounds"] == ROUNDS * STEPS
-        assert report["details"]["release"]["proven"]["epsilon"] > 0.94 * WHOLE
+        assert report["rows"]["loop"]["attack"]["proven"] > 0.94 * WHOLE
 
 
 def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path):

@@ -117,7 +117,7 @@ def test_a_correct_training_is_measured_and_its_accountants_word_supported(tmp_p
     assert noise["low"] < 1 < noise["high"] < 1.05
     assert report["details"]["release"]["amplified"]
     # Its bound is looser than the loss distribution, by a hundredth.
-    assert 0.9 < report["details"]["release"]["proven"]["epsilon_at_most"] / epsilon < 1
+    assert 0.9 < report["rows"]["loop"]["limit"]["epsilon"] / epsilon < 1
 
 
 def test_recording_changes_nothing_and_keeps_what_a_step_released():
@@ -181,7 +181,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_
     report = _audited(path, last)
     assert report["verdict"] == "convicted"
     assert "restarted (5 engines)" in _texts(report)
-    proven = report["details"]["release"]["proven"]["epsilon"]
+    proven = report["rows"]["loop"]["attack"]["proven"]
     assert report["details"]["rounds"] == 100
     # The mended twin keeps its accountant: the last word is of all rounds.
     training, history = Training(), []
@@ -268,7 +268,7 @@ def test_batches_of_one_size_are_judged_without_amplification(tmp_path):
     report = _audited(path, epsilon)
     assert report["verdict"] == "suspect"
     # Each record is in one batch of an epoch: four Gaussian steps, which a larger claim may be.
-    at_most = report["details"]["release"]["proven"]["epsilon_at_most"]
+    at_most = report["rows"]["loop"]["limit"]["epsilon"]
     assert at_most == pytest.approx(gaussian.epsilon(2, DELTA))
     assert _audited(path, at_most)["verdict"] == "supported"
 
