@@ -36,7 +36,7 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 9_100,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 14_100,
+    "fedsim/audits": 13_900,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
