@@ -1,5 +1,5 @@
 """Benchmarks: clipped gradients, memory, accounting, a campaign, runtimes, sampled clients; scores;
-recording.
+recording; a training of a table beside Opacus.
 
 python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 """
@@ -20,6 +20,7 @@ import recording
 import runtimes
 import scores
 import torch
+import training
 from contestants import NETWORKS
 from rich.console import Console
 from tables import machine, markdown, show
@@ -34,6 +35,7 @@ PARTS = (
     "distances",
     "clients",
     "recording",
+    "training",
 )
 
 PARTS_IN_SMOKE = tuple(part for part in PARTS if part != "runtimes")
@@ -104,6 +106,8 @@ def measure(options):
         yield from clients.measure(options.smoke)
     if "recording" in parts:
         yield from recording.measure(options.smoke)
+    if "training" in parts:
+        yield from training.measure(options.smoke)
     if "runtimes" in parts:
         few = runtimes.SMOKE if options.smoke else runtimes.Size()
         yield from runtimes.measure(replace(few, rounds=options.rounds or few.rounds))

@@ -16,6 +16,7 @@ from fedsim.common.blocks import ThreadPool
 from fedsim.common.device import Precision, reduced, single_threaded_kernels
 from fedsim.common.memory import Footprint, footprint
 from fedsim.learning.training.gradients import Dense, Gradient, formed, weighted_sum
+from fedsim.learning.training.layers import refusal
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.models import flatten, parameter_shapes, unflatten
 from fedsim.learning.training.slots import SLOTS
@@ -73,12 +74,31 @@ class Method:
             some = parameters.expand(trials, -1)
             return clipped_sum(gradients, clipping_norm, some, features, labels, exact=exact)
 
-        products = _WholeProducts()
-        if exact and own:
+        seen = False
+        if exact and own and (reasons or not _is_plain(model)):
             groups = (x.new_zeros(1, 2 * SLOTS, *x.shape) for x in (record, label))
-            with products, gradients.lend() as gradients_of:
+            with _WholeProducts() as products, gradients.lend() as gradients_of:
                 by_groups(gradients_of, parameters[None], *groups)
-        return cls(reasons, gradients, footprint(block, record.device), not products.seen)
+            seen = products.seen
+        return cls(reasons, gradients, footprint(block, record.device), not seen)
+
+
+def _is_plain(model: nn.Module) -> bool:
+    """Return whether a model has only trained layers with rules, and PyTorch's layers without any.
+
+    Neither multiplies a matrix of all rows, so it need not be watched, for which PyTorch would
+    import its compiler. A frozen layer runs without its rule.
+    """
+    return all(each.requires_grad for each in model.parameters()) and all(
+        refusal(each) is None
+        or type(each) is nn.Sequential
+        or (
+            type(each).__module__.startswith("torch.nn.modules.")
+            and not list(each.children())
+            and not list(each.parameters())
+        )
+        for each in model.modules()
+    )
 
 
 class _WholeProducts(TorchDispatchMode):

@@ -31,6 +31,12 @@ EXACT_ROWS, EXACT_BYTES = (1024, 64), 2**24
 """Largest and smallest number of records in a block of an exact sum, and the memory up to which it
 may have more than the smallest. Beyond the memory at the smallest, a block has one group."""
 
+MOST_ROWS, CACHED = 4096, 2**21
+"""Number of records in a block of an exact sum of many small records, and its memory."""
+
+WORTH_THREADS = 2**20
+"""Bytes of a block's examples below which threads that share blocks take longer than one."""
+
 SAMPLED = 0.8
 """Share of the records below which each trial gathers its own records instead of weighting all."""
 
@@ -96,7 +102,8 @@ class Clipper:
         Raises InputError if max_memory is too little for one record of one trial.
         """
         if self.placed and len(labels):
-            weights = _of_all(len(labels), len(parameters), weights, positions, labels.device)
+            if weights is not None or positions is not None or len(parameters) > 1:
+                weights = _of_all(len(labels), len(parameters), weights, positions, labels.device)
             positions, weights = self._places(features, labels, weights, contents)
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
         # If few records take part, each trial gathers its own; else all trials share one batch.
@@ -125,7 +132,8 @@ class Clipper:
             norm = self.clipping_norm if norms is None else norms[trials]
             return summed(norm, parameters[trials], features[at], labels[at], inside)
 
-        _add_up(total, block, cut.blocks(len(parameters), records), self.threads)
+        threads = self.threads if cut.bytes >= self.threads * WORTH_THREADS else 1
+        _add_up(total, block, cut.blocks(len(parameters), records), threads)
         if checked:
             clipped_block.check_finite(total)
         return total
@@ -261,10 +269,12 @@ class Clipper:
         self,
         features: Tensor,
         labels: Tensor,
-        weights: Tensor,
+        weights: Tensor | None,
         contents: Contents | None,
     ) -> tuple[Tensor, Tensor]:
         """Return positions and weights [T, m]: places by content, in blocks of one fixed size.
+
+        weights: None for one trial of all records.
 
         A kernel rounds differently for another number of rows or at another place, and a hostile
         model can make that rounding as large as a gradient. Here a record's absence changes no
@@ -273,6 +283,9 @@ class Clipper:
         record, label = self._example(features, labels)
         rows = self._rows(self._method(record, label, self.precision, own=True))
         contents = contents or Contents.of(features, labels)
+        if weights is None:
+            positions, filled = contents.whole(rows // SLOTS)
+            return positions, filled.float()
         positions, filled = arranged(contents, weights != 0, rows // SLOTS)
         return positions, weights.gather(1, positions) * filled
 
@@ -333,7 +346,9 @@ def fixed_rows(example: float, expected: float) -> int:
     expected: number of records in a sum. Their slots need up to a few times as many places.
     """
     largest, smallest = EXACT_ROWS
-    rows = largest
+    rows = MOST_ROWS
+    while rows > largest and (2 * rows > expected or rows * example > CACHED):
+        rows //= 2
     while rows > smallest and (rows > 4 * expected or rows * example > EXACT_BYTES):
         rows //= 2
     return rows if rows * example <= EXACT_BYTES else SLOTS

@@ -7,7 +7,7 @@ every group is computed alike (docs/explanation/training.md has the proof).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -34,6 +34,7 @@ class Contents:
 
     hashes: Tensor
     kinds: Tensor
+    _whole: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor) -> Self:
@@ -55,6 +56,13 @@ class Contents:
             words = _words(features[shared], labels[shared])
             kinds[shared] = len(kinds) + torch.unique(words, dim=0, return_inverse=True)[1]
         return cls(hashes, kinds)
+
+    def whole(self, groups: int) -> tuple[Tensor, Tensor]:
+        """Return `arranged` for one trial of all records, which is the same in every round."""
+        if groups not in self._whole:
+            everyone = torch.ones(1, len(self.hashes), dtype=torch.bool, device=self.hashes.device)
+            self._whole[groups] = arranged(self, everyone, groups)
+        return self._whole[groups]
 
     def at(self, positions: Tensor) -> Self:
         """Return the contents of the records at some positions, of any shape."""
