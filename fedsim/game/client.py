@@ -105,7 +105,7 @@ def clean_sum(
     sampled = participation is not None
     clipped_sum = partial(federation.clipper.clipped_sum, checked=checked, sampled=sampled)
     positions = federation.owned_by(client)
-    contents = federation.contents(positions)
+    contents = federation.contents_of(client)
     features, labels = federation.members(positions)
     weights = None if participation is None else participation[:, positions].to(parameters)
     if record is not None and worlds is not None:

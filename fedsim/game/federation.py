@@ -119,6 +119,16 @@ class Federation:
             return None
         return self._contents.at(torch.from_numpy(positions).to(self.device))
 
+    def contents_of(self, client: int) -> Contents | None:
+        """Return the contents of a client's records, whose places every round needs; else None."""
+        if client not in self._of_client:
+            self._of_client[client] = self.contents(self.owned_by(client))
+        return self._of_client[client]
+
+    @cached_property
+    def _of_client(self) -> dict[int, Contents | None]:
+        return {}
+
     @cached_property
     def _contents(self) -> Contents:
         return Contents.of(*self.members(np.arange(len(self.client_of))))
