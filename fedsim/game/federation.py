@@ -170,12 +170,6 @@ class Federation:
         counts: list[int] = torch.bincount(labels.flatten().long(), minlength=classes).tolist()
         return counts
 
-    def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
-        """Return the logits [T, n, c] of models [T, P] for records [n, *shape]."""
-        from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
-
-        return evaluation.logits(self.model, parameters, features)
-
     @property
     def direction(self) -> Tensor | None:
         """Unit vector [P] of a crafted gradient; None without one."""
@@ -358,7 +352,7 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
 
     def outputs(features: npt.NDArray[Any]) -> Floats:
         with device.one_thread():
-            return host.logits(theta[None], torch.tensor(features)[None])[0, 0].double().numpy()
+            return host.outputs(theta[None], torch.tensor(features)[None])[0, 0].double().numpy()
 
     crafted = crafting.craft(rules, loaded.split, record, outputs)
     replaced = neighbouring is Neighbouring.REPLACE

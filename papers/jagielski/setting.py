@@ -144,7 +144,7 @@ def clipbkd(setting: JagielskiSetting) -> Poison:
     point = clipbkd_point(setting.features.double().numpy(), towards)
     features = torch.from_numpy(point).float()[None]
     theta = setting.first("fixed", 1, torch.Generator())
-    label = least_liked(evaluation.logits(setting.structure, theta, features)[0, 0].numpy())
+    label = least_liked(evaluation.outputs(setting.structure, theta, features)[0, 0].numpy())
     return Poison(features, torch.tensor([label]), features, label, copied=True)
 
 

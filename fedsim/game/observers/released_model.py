@@ -161,7 +161,7 @@ def poison_scores(
     features, labels = federation.members(np.asarray([crafted.record]))
     if rules.challenge.kind == "clipbkd":
         pair = torch.cat([features, torch.zeros_like(features)])
-        logits = federation.logits(released, pair).double().cpu().numpy()
+        logits = federation.outputs(released, pair).double().cpu().numpy()
         return logit_gain(logits[:, 0], logits[:, 1], int(labels[0]))
     losses, _ = federation.evaluate(released, features, labels)
     return -losses[:, 0].cpu().numpy()

@@ -6,7 +6,6 @@ Parameters are float32 [T, P], features [n, *shape] for all trials, and labels [
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -102,8 +101,8 @@ class Clipper:
         Raises InputError if max_memory is too little for one record of one trial.
         """
         if self.placed and len(labels):
-            if weights is not None or positions is not None or len(parameters) > 1:
-                weights = _of_all(len(labels), len(parameters), weights, positions, labels.device)
+            if positions is not None or len(parameters) > 1:
+                weights = _of_all(parameters, len(labels), weights, positions)
             positions, weights = self._places(features, labels, weights, contents)
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
         # If few records take part, each trial gathers its own; else all trials share one batch.
@@ -120,20 +119,20 @@ class Clipper:
         summed = partial(clipped_block.clipped_sum, pool, exact=self.exact)
         cut = self.cut(record, label, len(parameters), records, own)
 
-        # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
+            models = parameters[trials]
             inside = None if weights is None else weights[trials, part]
             at = part if chosen is None else chosen[trials, part]
-            shares = self._shares(labels[at])
-            if shares is not None:
-                inside = shares.expand(len(parameters[trials]), -1) * (
-                    1.0 if inside is None else inside
-                )
+            if (shares := self._shares(labels[at])) is not None:
+                inside = shares.expand(len(models), -1) * (1.0 if inside is None else inside)
             norm = self.clipping_norm if norms is None else norms[trials]
-            return summed(norm, parameters[trials], features[at], labels[at], inside)
+            return summed(norm, models, features[at], labels[at], inside)
 
         threads = self.threads if cut.bytes >= self.threads * WORTH_THREADS else 1
-        _add_up(total, block, cut.blocks(len(parameters), records), threads)
+        blocks = cut.blocks(len(parameters), records)
+        # In the order of the blocks, in which threads need not finish: equal to the bit.
+        for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
+            total[trials].add_(added)
         if checked:
             clipped_block.check_finite(total)
         return total
@@ -146,17 +145,24 @@ class Clipper:
         about privacy rests.
         """
         method = self._method(features[0], labels[0], "float32")
-        clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
-        limit = self.block_bytes(parameters.device)
+        at_once = max(1, int(self.block_bytes(parameters.device) / each))
 
         def block(trials: slice) -> Tensor:
-            return _times(clipped(parameters[trials], features, labels), self._shares(labels))
+            return self._clipped(method, parameters[trials], features, labels)
 
-        blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
+        blocks = [(part,) for part in slices(len(parameters), at_once)]
         each_clipped = torch.cat(list(run(block, blocks, self.threads)))
         clipped_block.check_lengths(each_clipped, self.clipping_norm)
         return each_clipped
+
+    def _clipped(
+        self, method: Method, parameters: Tensor, features: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Return a block's clipped gradients times their records' shares, float64 [t, n, P]."""
+        norm, shares = self.clipping_norm, self._shares(labels)
+        each = clipped_block.clipped_gradients(method.gradients, norm, parameters, features, labels)
+        return each if shares is None else each * shares[..., None]
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
         """Return the number of clipped gradients that a thread may hold at once, at least 1."""
@@ -179,22 +185,19 @@ class Clipper:
         Raises FloatingPointError if a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32", True)
-        clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         members = groups.shape[-1]
         limit = self.block_bytes(parameters.device)
         # A gradient is formed in float32, then held in float64, clipped, subtracted and squared.
         # Groups fill a block first, then trials.
-        each = members * (method.footprint.example + 32 * size(self.model))
-        at_once = even(groups.shape[1], limit / each)
-        trials_at_once = max(1, int(limit / (at_once * each + method.footprint.trial)))
+        bytes_each = members * (method.footprint.example + 32 * size(self.model))
+        at_once = even(groups.shape[1], limit / bytes_each)
+        trials_at_once = max(1, int(limit / (at_once * bytes_each + method.footprint.trial)))
 
         def block(trials: slice, part: slice) -> Tensor:
             # The members of these groups, [t, groups * members], are each trial's own batch.
             at = groups[trials, part].flatten(1)
-            each = clipped(parameters[trials], features[at], labels[at])
-            each = _times(each, self._shares(labels[at]))
-            # [t, groups, members, P]
-            each = each.unflatten(1, (-1, members))
+            each = self._clipped(method, parameters[trials], features[at], labels[at])
+            each = each.unflatten(1, (-1, members))  # [t, groups, members, P]
             difference = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
             return torch.linalg.vector_norm(difference, dim=-1)
 
@@ -315,24 +318,15 @@ class Clipper:
         return self._methods[kind]
 
 
-def _times(gradients: Tensor, shares: Tensor | None) -> Tensor:
-    """Return gradients [t, n, P] times shares [n] or [t, n]; None for all ones."""
-    return gradients if shares is None else gradients * shares[..., None]
-
-
 def _of_all(
-    records: int,
-    trials: int,
-    weights: Tensor | None,
-    positions: Tensor | None,
-    device: torch.device,
+    parameters: Tensor, records: int, weights: Tensor | None, positions: Tensor | None
 ) -> Tensor:
-    """Return the weights [T, n] of all records, which is 0 at no position [T, m] of a trial."""
+    """Return the weights of all n records, [T, n]; 0 at no position [T, m] of a trial."""
     if positions is None:
-        return torch.ones(trials, records, device=device) if weights is None else weights
+        return parameters.new_ones(len(parameters), records) if weights is None else weights
     if weights is None:
-        weights = torch.ones(positions.shape, device=device)
-    return weights.new_zeros(trials, records).scatter_(1, positions, weights)
+        weights = torch.ones(positions.shape, device=parameters.device)
+    return weights.new_zeros(len(parameters), records).scatter_(1, positions, weights)
 
 
 def fixed_rows(example: float, expected: float) -> int:
@@ -352,19 +346,6 @@ def fixed_rows(example: float, expected: float) -> int:
     while rows > smallest and (rows > 4 * expected or rows * example > EXACT_BYTES):
         rows //= 2
     return rows if rows * example <= EXACT_BYTES else SLOTS
-
-
-def _add_up(
-    total: Tensor,
-    block: Callable[[slice, slice], Tensor],
-    blocks: Sequence[tuple[slice, slice]],
-    threads: int,
-) -> None:
-    """Add the blocks' results to a float64 total, in the order of the blocks."""
-    # Threads finish in any order. Adding in the order of the blocks keeps the sum the same to the
-    # bit.
-    for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
-        total[trials].add_(added)
 
 
 def _chosen(weights: Tensor) -> Tensor | None:

@@ -35,31 +35,24 @@ def evaluate(
     model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
     """Return losses, float64 [T, n], and scores, float32 [T, n], of T models by their task."""
-    shape = (len(parameters), len(labels))
-    losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
-    scores = torch.empty(shape, dtype=torch.float32, device=parameters.device)
     task = task_of(model)
 
-    def judge(trials: slice, records: slice, outputs: Tensor) -> None:
+    def judge(outputs: Tensor, records: slice) -> tuple[Tensor, Tensor]:
         targets = labels[records].expand(outputs.shape[:2])
         # In float64 the loss of a confident answer does not round to 0.
-        losses[trials, records] = task.loss(outputs.double(), targets)
-        scores[trials, records] = task.score(outputs, targets).float()
+        return task.loss(outputs.double(), targets), task.score(outputs, targets).float()
 
-    _in_blocks(model, parameters, features, judge, threads)
+    if not len(parameters) or not len(labels):
+        none = parameters.new_empty(len(parameters), len(labels))
+        return none.double(), none
+    losses, scores = _in_blocks(model, parameters, features, judge, threads)
     return losses, scores
 
 
 def outputs(model: nn.Module, parameters: Tensor, features: Tensor, threads: int = 1) -> Tensor:
-    """Return the outputs of T models for at least one record, [T, n, c]."""
-    first = logits(model, parameters[:1], features[:1])
-    every_output = first.new_empty(len(parameters), len(features), first.shape[-1])
-
-    def keep(trials: slice, records: slice, outputs: Tensor) -> None:
-        every_output[trials, records] = outputs
-
-    _in_blocks(model, parameters, features, keep, threads)
-    return every_output
+    """Return the outputs of T models for n records, [T, n, c]; both at least one."""
+    (every,) = _in_blocks(model, parameters, features, lambda outputs, _: (outputs,), threads)
+    return every
 
 
 def measures(
@@ -79,41 +72,32 @@ def measures(
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-@torch.no_grad()
 def _in_blocks(
     model: nn.Module,
     parameters: Tensor,
     features: Tensor,
-    take: Callable[[slice, slice, Tensor], None],
+    of: Callable[[Tensor, slice], tuple[Tensor, ...]],
     threads: int,
-) -> None:
-    """Compute the outputs of T models block by block; `take` gets trials, records and outputs."""
-    if not len(parameters) or not len(features):
-        return
+) -> list[Tensor]:
+    """Return what `of` makes of each block's outputs and records, joined: [T, n, ...] each."""
     budget = BLOCK_SCALARS[parameters.device.type]
     examples = max(1, budget // (OUTPUT_PER_INPUT * max(1, features[:1].numel())))
     records_at_once = max(1, min(len(features), examples))
     trials_at_once = max(1, min(examples // records_at_once, budget // parameters.shape[1]))
     forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
 
-    def block(trials: slice, records: slice) -> None:
+    def block(trials: slice, records: slice) -> tuple[Tensor, ...]:
         with forwards.lend() as forward, torch.no_grad():  # each thread has its own setting
-            take(trials, records, forward(parameters[trials], features[records]))
+            return of(forward(parameters[trials], features[records]), records)
 
     blocks = cutting.blocks(len(parameters), trials_at_once, len(features), records_at_once)
-    for _ in run(block, blocks, threads):
-        pass
-
-
-@torch.no_grad()
-def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
-    """Return the outputs of T models for a few records, [T, n, c]."""
-    budget = BLOCK_SCALARS[parameters.device.type]
-    each = max(parameters.shape[1], OUTPUT_PER_INPUT * features.numel())
-    forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
-    with forwards.lend() as forward:
-        parts = slices(len(parameters), max(1, budget // each))
-        return torch.cat([forward(parameters[part], features) for part in parts])
+    joined: list[Tensor] = []
+    for place, parts in zip(blocks, run(block, blocks, threads), strict=True):
+        shape = len(parameters), len(features)
+        joined = joined or [part.new_empty(*shape, *part.shape[2:]) for part in parts]
+        for whole, part in zip(joined, parts, strict=True):
+            whole[place] = part
+    return joined
 
 
 @lru_cache(maxsize=4)

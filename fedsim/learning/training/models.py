@@ -184,13 +184,7 @@ def build(
         task: a key of `TASKS`, which the network carries.
         class_priors: public shares of the classes, separated by commas.
     """
-    if tuning.weights in INITIALISERS and name != "hugging-face":
-        model = _builder(name)(shape, classes, hidden)
-        INITIALISERS[tuning.weights](model)
-        if batch_norm != "refuse":
-            model = replace_batch_norm(model, batch_norm)
-    else:
-        model = _from_weights(name, shape, classes, hidden, batch_norm, tuning, task)
+    model = _started(name, shape, classes, hidden, batch_norm, tuning, task)
     refuse_batch_statistics(model)
     refuse_random_layers(model)
     if tuning.trainable or tuning.lora_rank:
@@ -207,7 +201,7 @@ def build(
     return model
 
 
-def _from_weights(
+def _started(
     name: str,
     shape: tuple[int, ...],
     classes: int,
@@ -216,6 +210,7 @@ def _from_weights(
     tuning: Tuning,
     task: str,
 ) -> nn.Module:
+    """Return a network with its first values, and without layers that mix records if so asked."""
     from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for files alone)
 
     values: dict[str, Tensor] = {}
@@ -225,7 +220,10 @@ def _from_weights(
         model = hugging_face.build(tuning.weights, shape[-1], classes, task)
     else:
         model = _builder(name)(shape, classes, hidden)
-        values = pretrained.read_values(tuning.weights, tuning.sha256)
+        if tuning.weights in INITIALISERS:
+            INITIALISERS[tuning.weights](model)
+        else:
+            values = pretrained.read_values(tuning.weights, tuning.sha256)
     # BatchNorm's statistics must be loaded before a replacement takes them over.
     has_statistics = any(path.endswith(pretrained.STATISTICS) for path in values)
     first = has_statistics and batch_norm == "channel-affine"

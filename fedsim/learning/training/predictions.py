@@ -1,10 +1,10 @@
 """Predictions of a trained model, in the form of its task."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,37 +26,55 @@ class Meaning:
     target: TargetRange | None = None
 
 
-class PredictedValues(ABC):
-    """A model's predictions, as a table for readers and as JSON."""
+class PredictedValues:
+    """A model's predictions for N records, as a table for readers and as JSON."""
 
-    @abstractmethod
+    HEADINGS: ClassVar[tuple[str, ...]] = ()
+
     def table(self) -> list[Row]:
         """Return the heading and a row for each record."""
+        rows = zip(*self.as_json().values(), strict=True)
+        return [list(self.HEADINGS), *map(list, rows)]
 
-    @abstractmethod
     def as_json(self) -> dict[str, Any]:
         """Return the predictions as JSON values."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else list(value)
+            for name, value in values.items()
+        }
 
     def _repr_html_(self) -> str:
-        return html_of(self.table())
+        """Return the heading and the first ten records, for a notebook."""
+        headings, *rows = self.table()
+        shown = [
+            [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
+            for row in rows[:SHOWN]
+        ]
+        return html_table([str(name) for name in headings], shown, f"{len(rows):,} records")
 
 
 @dataclass(frozen=True)
 class PredictedNumbers(PredictedValues):
-    """A regression's predictions for N records, within the target's range, float64 [N]."""
+    """A regression's predictions, within the target's range, float64 [N]."""
 
+    HEADINGS = ("value",)
     values: Floats
 
-    def table(self) -> list[Row]:
-        return [["value"], *([value] for value in self.values.tolist())]
 
-    def as_json(self) -> dict[str, Any]:
-        return {"values": self.values.tolist()}
+@dataclass(frozen=True)
+class Likelihoods(PredictedValues):
+    """A decoder's numbers of predicted tokens, their log-likelihoods and perplexities, [N]."""
+
+    HEADINGS = ("tokens", "log-likelihood", "perplexity")
+    tokens: Ints
+    log_likelihoods: Floats
+    perplexities: Floats
 
 
 @dataclass(frozen=True)
 class Predictions(PredictedValues):
-    """A classifier's predictions for N records, with probabilities float64 [N, classes]."""
+    """A classifier's classes, its answers [N], and probabilities float64 [N, classes]."""
 
     classes: tuple[str, ...]
     predicted: tuple[str, ...]
@@ -68,44 +86,6 @@ class Predictions(PredictedValues):
             ["class", *(f"p({name})" for name in self.classes)],
             *([name, *likely] for name, likely in rows),
         ]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "classes": list(self.classes),
-            "predicted": list(self.predicted),
-            "probabilities": self.probabilities.tolist(),
-        }
-
-
-@dataclass(frozen=True)
-class Likelihoods(PredictedValues):
-    """A decoder's predicted tokens, their log-likelihood and perplexity, for N cut texts."""
-
-    tokens: Ints
-    log_likelihoods: Floats
-    perplexities: Floats
-
-    def table(self) -> list[Row]:
-        parts = (self.tokens, self.log_likelihoods, self.perplexities)
-        rows = zip(*(part.tolist() for part in parts), strict=True)
-        return [["tokens", "log-likelihood", "perplexity"], *map(list, rows)]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "tokens": self.tokens.tolist(),
-            "log_likelihoods": self.log_likelihoods.tolist(),
-            "perplexities": self.perplexities.tolist(),
-        }
-
-
-def html_of(table: list[Row]) -> str:
-    """Return a heading and the first ten records, for a notebook."""
-    headings, *rows = table
-    shown = [
-        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
-        for row in rows[:SHOWN]
-    ]
-    return html_table([str(name) for name in headings], shown, f"{len(rows):,} records")
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,10 +33,11 @@ NAMED = 3
 
 def digest(path: str) -> str:
     """Return the SHA-256 of a file, in hexadecimal; for a directory, of its files' digests."""
+    place = Path(path)
     try:
-        if not Path(path).is_dir():
-            return _digest_of_file(path)
-        digests = [_digest_of_file(str(Path(path) / name)) for name in FILES]
+        if not place.is_dir():
+            return _digest_of_file(place)
+        digests = [_digest_of_file(place / name) for name in FILES]
     except (OSError, ValueError) as error:
         raise InputError(
             f"cannot read model.weights '{getattr(error, 'filename', path)}': "
@@ -62,9 +63,7 @@ def read_values(path: str, sha256: str) -> dict[str, Tensor]:
     Raises InputError if the file is missing, another one, damaged, or has numbers that are not
     finite.
     """
-    if not path and not sha256:
-        return {}
-    return _read(path, checked_digest(path, sha256))
+    return _read(path, checked_digest(path, sha256)) if path or sha256 else {}
 
 
 def checked_digest(path: str, sha256: str) -> str:
@@ -95,15 +94,15 @@ def put(model: nn.Module, values: dict[str, Tensor]) -> None:
     values: by the names of the network's state_dict.
     Raises InputError if other names or shapes differ.
     """
-    own = model.state_dict()
-    values = {name: value for name, value in values.items() if not name.endswith(COUNTER)}
+    own = {n: value for n, value in model.state_dict().items() if not n.endswith(COUNTER)}
+    values = {n: value for n, value in values.items() if not n.endswith(COUNTER)}
     # The classifier: the parameters of the last layer that has any.
     names = [name for name, _ in model.named_parameters()]
     layer = names[-1].rpartition(".")[0] if names else ""
-    head = [name for name in names if name.rpartition(".")[0] == layer]
+    head = {name for name in names if name.rpartition(".")[0] == layer}
+    missing = [name for name in own if name not in values]
     differing = [name for name in own if name in values and own[name].shape != values[name].shape]
-    missing = [name for name in own if name not in values and not name.endswith(COUNTER)]
-    fresh = head if {*differing, *missing} & set(head) else []
+    fresh = [n for n in names if n in head] if head & {*differing, *missing} else []
     complaints = (
         ("it has no", [name for name in missing if name not in fresh]),
         ("the network has no", [name for name in values if name not in own]),
@@ -129,14 +128,14 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:NAMED]) + more
 
 
-def _digest_of_file(path: str) -> str:
-    state = Path(path).stat()
+def _digest_of_file(path: Path) -> str:
+    state = path.stat()
     return _digest(path, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=8)
-def _digest(path: str, changed: int, size: int) -> str:
-    with reading.opened(Path(path)) as file:
+def _digest(path: Path, changed: int, size: int) -> str:
+    with reading.opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -20,13 +20,7 @@ from fedsim.learning.data import Dataset, arrays, own_records, tokens
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.dataset import TargetRange, finite
 from fedsim.learning.training import hugging_face, models, pretrained, size_limit, trainable
-from fedsim.learning.training.predictions import (
-    Likelihoods,
-    Meaning,
-    PredictedNumbers,
-    Predictions,
-    likeliest,
-)
+from fedsim.learning.training.predictions import Meaning, PredictedValues
 from fedsim.learning.training.tasks import task_of
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
@@ -217,15 +211,7 @@ def class_names(taken: Input) -> list[str]:
     return [str(number) for number in range(taken.classes)]
 
 
-def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the most likely class of each record, int64 [N], and probabilities [N, classes]."""
-    with torch.no_grad():
-        return likeliest(model(features))
-
-
-def predictions(
-    directory: Path, features: Tensor, own: str = ""
-) -> Predictions | Likelihoods | PredictedNumbers:
+def predictions(directory: Path, features: Tensor, own: str = "") -> PredictedValues:
     """Return predictions of a directory's model, as `load`, for records of `read_features`.
 
     Raises InputError if the directory is damaged, or needs code that is not named.

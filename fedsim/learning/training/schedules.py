@@ -9,25 +9,17 @@ from fedsim.configuration import TrainingConfig
 Schedule = Callable[[int, int, TrainingConfig], float]
 
 
-def _constant(round: int, rounds: int, training: TrainingConfig) -> float:
-    return 1.0
-
-
-def _linear(round: int, rounds: int, training: TrainingConfig) -> float:
-    """Fall from 1 towards 0, which the round after the last would have."""
-    return 1 - (round - 1) / rounds
-
-
 def _cosine(round: int, rounds: int, training: TrainingConfig) -> float:
     """Fall by half a cosine from 1 towards 0 (Loshchilov & Hutter, 2017, Eq. 5, no restarts)."""
     return (1 + math.cos(math.pi * (round - 1) / rounds)) / 2
 
 
 SCHEDULES: dict[str, Schedule] = {
-    "constant": _constant,
-    "linear": _linear,
+    "constant": lambda round, rounds, training: 1.0,
+    "linear": lambda round, rounds, training: 1 - (round - 1) / rounds,
     "cosine": _cosine,
 }
+"""Factors by name. Rounds count from 1; the one after the last would have 0."""
 
 
 def factor(training: TrainingConfig, round: int) -> float:

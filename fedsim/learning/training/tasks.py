@@ -5,6 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
@@ -41,15 +42,15 @@ def correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 if TYPE_CHECKING:  # SciPy, which a client's process does not need
     from adversaries.statistics.intervals import Interval
-    from fedsim.learning.training.predictions import (
-        Likelihoods,
-        Meaning,
-        PredictedNumbers,
-        Predictions,
-    )
+    from fedsim.learning.training.predictions import Meaning, PredictedValues
 
 NORMAL = 1.959963984540054
 """The 97.5 % quantile of the normal distribution, for intervals at 95 %."""
+
+
+def _module(name: str) -> Any:
+    """Return a module of this package, which only a process that evaluates or predicts imports."""
+    return import_module(f"fedsim.learning.training.{name}")
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Task(ABC):
     @abstractmethod
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
-    ) -> "Predictions | Likelihoods | PredictedNumbers":
+    ) -> "PredictedValues":
         """Return the predictions in the outputs [N, c] for records with these features."""
 
     @abstractmethod
@@ -150,26 +151,19 @@ class Classification(Task):
 
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
-    ) -> "Predictions":
-        from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
-
-        return predictions.classified(outputs, meaning.classes)
+    ) -> "PredictedValues":
+        return _module("predictions").classified(outputs, meaning.classes)
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
-        from fedsim.learning.training import quality  # noqa: PLC0415  (no client evaluates)
-
-        return Baseline(quality.majority_share(labels))
+        return Baseline(_module("quality").majority_share(labels))
 
     def of_trials(self, outputs: Callable[[], Tensor], labels: Tensor) -> dict[str, Tensor]:
-        from fedsim.learning.training import quality  # noqa: PLC0415
-
-        return quality.of_models(outputs(), labels)
+        return _module("quality").of_models(outputs(), labels)
 
     def of_model(
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
     ) -> dict[str, Any]:
-        from fedsim.learning.training import quality  # noqa: PLC0415
-
+        quality = _module("quality")
         bins = quality.calibration(outputs, labels)
         return {
             "confusion": quality.confusion(outputs, labels).counts,
@@ -198,10 +192,8 @@ class NextToken(Task):
 
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
-    ) -> "Likelihoods":
-        from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
-
-        return predictions.likelihoods(outputs[:, 0], self.weights(model, features))
+    ) -> "PredictedValues":
+        return _module("predictions").likelihoods(outputs[:, 0], self.weights(model, features))
 
     def weights(self, model: nn.Module, features: Tensor) -> Tensor:
         """Return the number of predicted tokens of each text: all but the first and padding."""
@@ -291,11 +283,8 @@ class Regression(Task):
 
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
-    ) -> "PredictedNumbers":
-        from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
-
-        assert meaning.target is not None
-        return predictions.numbers(outputs[:, 0] / SPAN + 0.5, meaning.target)
+    ) -> "PredictedValues":
+        return _module("predictions").numbers(outputs[:, 0] / SPAN + 0.5, meaning.target)
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
         """Return the baseline of always answering the median, with the least absolute error."""
@@ -306,10 +295,8 @@ class Regression(Task):
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
     ) -> dict[str, Any]:
         """Return absolute and squared errors, and the share of the variance that is explained."""
-        from fedsim.learning.training import quality  # noqa: PLC0415  (no client evaluates)
-
         predicted, target = _shares(outputs.double(), labels)
-        return {"errors": quality.errors(predicted.clamp(0, 1), target)}
+        return {"errors": _module("quality").errors(predicted.clamp(0, 1), target)}
 
 
 class Huber(Regression):

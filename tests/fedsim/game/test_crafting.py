@@ -54,7 +54,7 @@ def test_clipbkd_is_along_the_direction_that_the_records_use_least(small):
     assert np.linalg.norm(point) == pytest.approx(np.linalg.norm(rows, axis=1).mean(), rel=1e-6)
     np.testing.assert_allclose(rows @ point.ravel(), 0, atol=1e-4)  # 24 records of 64 pixels
     theta = initial_parameters(config.game, known, range(1))
-    logits = known.logits(theta, torch.tensor(point)[None])[0, 0]
+    logits = known.outputs(theta, torch.tensor(point)[None])[0, 0]
     assert label == int(logits.argmin())
 
 
@@ -103,7 +103,7 @@ def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(sma
     config, known = _known(small, "mislabelled", challenge_record=2)
     own = int(federation.load(small().experiment).split.members_records.labels[2])
     point, label = _pair(known, 2)
-    logits = known.logits(
+    logits = known.outputs(
         initial_parameters(config.game, known, range(1)), torch.tensor(point)[None]
     )
     others = [c for c in range(10) if c != own]

@@ -32,7 +32,7 @@ from fedsim.federation.server.plan import prepare
 from fedsim.federation.server.training import Training
 from fedsim.game import federation
 from fedsim.learning.data import distribution
-from fedsim.learning.training import saved_model
+from fedsim.learning.training import predictions, saved_model
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust import Trust
@@ -93,7 +93,8 @@ def test_plain_pytorch_scores_the_saved_model_as_the_run_did(training):
         fedsim.load(directory.path)
     config = directory.config
     public = distribution.draw(config.data, distribution.dataset(config.data, "")).held_out_records
-    predicted, probabilities = saved_model.predict(model, torch.tensor(public.features))
+    with torch.no_grad():
+        predicted, probabilities = predictions.likeliest(model(torch.tensor(public.features)))
     card = model_card.read_card(directory)
     assert card.utility is not None
     assert np.mean(predicted.numpy() == public.labels) == pytest.approx(card.utility.accuracy)

@@ -96,7 +96,7 @@ def test_adapters_are_clipped_record_by_record(make, names, layer_by_layer):
     clipper = Clipper(model, C)
     assert ("" not in clipper.fallbacks(features[0], labels[0])) == layer_by_layer
     found = clipper.clipped_sum(theta, features, labels)
-    outputs = evaluation.logits(model, theta, features)
+    outputs = evaluation.outputs(model, theta, features)
     each = torch.zeros(2, 6, theta.shape[1], dtype=torch.float64)
     for trial in range(2):
         for record in range(6):
@@ -155,7 +155,7 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
     known = federation.load(config.experiment)
     features, _ = known.held_out()
     theta = federation.initial_parameters(config.game, known, range(1))
-    torch.testing.assert_close(known.logits(theta, features)[0], started(features))
+    torch.testing.assert_close(known.outputs(theta, features)[0], started(features))
     theta += 0.1
     saved_model.write_model(
         tmp_path,
@@ -168,7 +168,7 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
     path.unlink()
     loaded = saved_model.load(tmp_path)
     assert saved_model.describe(tmp_path).network.lora_rank == 2
-    torch.testing.assert_close(loaded(features), known.logits(theta, features)[0])
+    torch.testing.assert_close(loaded(features), known.outputs(theta, features)[0])
 
 
 def _saved(path, *sizes):
