@@ -22,7 +22,7 @@ from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.results.conditions import APP
 from fedsim.audits.results.measured import Decisions
-from fedsim.audits.results.rows import Limit, Row
+from fedsim.audits.results.rows import Limit, Row, Source
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.view import View
 from fedsim.audits.run import detectable
@@ -161,9 +161,9 @@ def _view(
     scores: Floats,
 ) -> View:
     reason, predicted = _not_normal(configuration, guarantee), _predicted(configuration, guarantee)
-    epsilon = None if guarantee is None else guarantee.epsilon(delta)
     shares = theory.realised_shares(configuration)
     off = vantage is Vantage.PARTICIPANT and {*shares} != {1.0}
+    source: Source = "measured" if off else "theory"
 
     def bounds(level: float) -> Mapping[str, float]:
         found = _bounds(worlds, scores, delta, reason, level)
@@ -171,7 +171,7 @@ def _view(
 
     return View(
         observer=vantage.value,
-        limit=Limit.stated(epsilon, delta, "measured" if off else "theory"),
+        limit=None if guarantee is None else Limit.of_curve(guarantee.epsilon, delta, source),
         worlds=worlds,
         scores=scores,
         trials=len(worlds),

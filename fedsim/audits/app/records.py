@@ -8,6 +8,7 @@ of a client's records counts as public.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from flwr.app import Message
@@ -147,11 +148,12 @@ class RecordAudit:
     """The protection of one record of the least protected client.
 
     Attributes:
-        epsilon: by theory, of all steps of all rounds; None where theory does not know them.
+        epsilons: of each client, by theory, all steps of all rounds at a delta; None where theory
+            does not know them.
         unsure: what theory takes for granted, and the audit cannot check.
     """
 
-    epsilon: float | None
+    epsilons: Sequence[Callable[[float], float | None]]
     clients: int
     steps: int
     noise: MeasuredNoise | None
@@ -163,10 +165,16 @@ class RecordAudit:
     def counts(self) -> dict[str, int]:
         return {"clients": self.clients, "steps": self.steps}
 
+    def epsilon(self, delta: float) -> float | None:
+        """Return epsilon of the least protected client; None unless that of all is known."""
+        found = [one(delta) for one in self.epsilons]
+        known = [each for each in found if each is not None]
+        return max(known) if known and len(known) == len(found) else None
+
     def view(self, delta: float) -> View:
         return View(
             observer=Vantage.SERVER.value,
-            limit=Limit.stated(self.epsilon, delta, "theory"),
+            limit=Limit.of_curve(self.epsilon, delta, "theory"),
             noise=None if self.noise is None else self.noise.ratio,
             detects=[] if self.noise is None else [self.noise.seen_below],
             note="no attack was made on a record",
@@ -200,13 +208,14 @@ def judged(
         return None
     together = _observation(everyone, runs[0][min(runs[0])].echo, neighbouring)
     found = {each.rule: each for each in of_loop.findings(together) if each.rule == "seeded-noise"}
-    epsilons, unsure, unknown = list[float | None](), list[str](), list[str]()
+    epsilons = list[Callable[[float], float | None]]()
+    unsure, unknown = list[str](), list[str]()
     for partition in sorted(set().union(*runs)):
         clients = [run[partition] for run in runs if partition in run]
         if bare := max(client.bare for client in clients):
             text = BARE.format(partition, bare, rounds)
             found.setdefault("untold-steps", Finding(text, MEND, rule="untold-steps"))
-            epsilons.append(math.inf)
+            epsilons.append(lambda _: math.inf)
         if not (clients := [client for client in clients if client.run.steps]):
             continue
         # Bonferroni: an equal share of the error for each run.
@@ -217,15 +226,14 @@ def judged(
             severity = "caution" if each.rule == "rebuilt-accountant" else each.severity
             named = replace(each, why=f"client {partition}: {each.why}", severity=severity)
             found.setdefault(each.rule, named)
-        epsilons.append(theory.epsilon(seen, delta))
+        epsilons.append(partial(theory.epsilon, seen))
         stray = not seen.beside and not seen.explained
-        unknown += [MORE.format(partition)] if stray else of_loop.unknown(seen, epsilons[-1])
+        unknown += [MORE.format(partition)] if stray else of_loop.unknown(seen, epsilons[-1](delta))
         unsure += of_loop.doubts(seen)
         if (most := max(client.rounds for client in clients)) < rounds:
             unsure.append(SAMPLED.format(partition, most, rounds))
-    known = [each for each in epsilons if each is not None]
     return RecordAudit(
-        epsilon=max(known, default=None) if len(known) == len(epsilons) else None,
+        epsilons=epsilons,
         clients=len(set().union(*runs)),
         steps=max(len(run.steps) for run in everyone),
         noise=of_loop.measured(together, delta, confidence),

@@ -129,10 +129,9 @@ class MeasuredLoop:
     def noise(self) -> MeasuredNoise | None:
         return findings.measured(self.observation, self.delta, self.confidence)
 
-    @cached_property
-    def epsilon(self) -> float | None:
-        """Epsilon by theory; None where it does not know the loop."""
-        return theory.epsilon(self.observation, self.delta) if self.observation.steps else None
+    def epsilon(self, delta: float) -> float | None:
+        """Return epsilon by theory; None where it does not know the loop."""
+        return theory.epsilon(self.observation, delta) if self.observation.steps else None
 
     def bounds(self, confidence: float) -> dict[str, EpsilonBound]:
         return _bounds(self.worlds, self.scores, self.curve, self.delta, confidence)
@@ -145,7 +144,7 @@ class MeasuredLoop:
 
         return View(
             observer="loop",
-            limit=Limit.stated(self.epsilon, self.delta, "measured" if off else "theory"),
+            limit=Limit.of_curve(self.epsilon, self.delta, "measured" if off else "theory"),
             worlds=self.worlds,
             scores=self.scores,
             trials=len(self.worlds),

@@ -4,7 +4,7 @@ Every kind of audit has the same rows. A number that a kind of audit cannot know
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -14,7 +14,7 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.numbers import Ends, Real
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.verdicts import State, StateWords
-from fedsim.privacy.identifiability import advantage_of_epsilon, rho_beta_of_epsilon
+from fedsim.privacy.identifiability import advantage_of_curve, rho_beta_of_epsilon
 
 Answer = Literal["meets", "misses", "cannot-tell"]
 Source = Literal["theory", "claim", "measured"]
@@ -65,11 +65,15 @@ class Limit:
         return cls(epsilon, belief, 1.0, rho_alpha, None, None, [], note, source)
 
     @classmethod
-    def stated(cls, epsilon: float | None, delta: float, source: Source) -> "Limit | None":
-        """Return the limit of any mechanism with this epsilon at delta; None without one."""
-        if epsilon is None:
+    def of_curve(
+        cls, epsilon: Callable[[float], float | None], delta: float, source: Source
+    ) -> "Limit | None":
+        """Return the limit of a mechanism from its epsilon at every delta; None if unknown."""
+        at = epsilon(delta)
+        if at is None:
             return None
-        return cls.of_epsilon(epsilon, advantage_of_epsilon(epsilon, delta), source)
+        most = advantage_of_curve(lambda each: epsilon(each) or 0.0, delta)
+        return cls.of_epsilon(at, most, source)
 
     @property
     def largest(self) -> WorstOff:

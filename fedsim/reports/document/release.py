@@ -11,12 +11,15 @@ UNPROTECTED = "Do not release: no guarantee protects the people whose records we
 SUSPECT = "Do not release on this claim: the audit does not support it."
 UNTOLD = "This audit is no ground for a release: it cannot tell whether the claim holds."
 UNCLAIMED = "This audit is no ground for a release: nothing was claimed that it could judge."
-SUPPORTED = "Supported is no approval."
 DECIDE = (
     "{what} is your decision: {who} may be right about one {unit} in up to {most}, where guessing "
     "is right in 50%."
 )
 HARDLY = "{what} protects hardly anyone: {who} may be right about one {unit} in up to {most}."
+SUPPORTED = (
+    "Supported is no approval: ε = {epsilon} allows an adversary to be right about one {unit} in "
+    "up to {most} (guessing: 50%)."
+)
 HIGH = 0.95
 """Share of right answers from which a limit protects hardly anyone."""
 

@@ -175,9 +175,9 @@ def _least_protected(release: ReleaseReport) -> str:
     client = release.least_protected
     sure = course.belief(client.belief[-1], release)
     return (
-        f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)} "
-        f"after {counted(client.rounds, 'round')} at the measured noise. The belief that it took "
-        f"part is {sure}."
+        f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)}, "
+        "by the best estimate. The belief that it took part is "
+        f"{sure} in this one training; the limit is of right answers over many."
     )
 
 

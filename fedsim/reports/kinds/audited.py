@@ -95,9 +95,11 @@ def released(report: AuditReport[Any]) -> str:
     if report.verdict is not Verdict.SUPPORTED or report.claim is None:
         return UNSUPPORTED[report.verdict]
     claim = report.claim
-    most = share(advantage_of_epsilon(claim.epsilon, claim.delta))
-    claimed = f"What ε = {number(claim.epsilon)} allows"
-    return f"{release.SUPPORTED} {release.decide(claimed, most, report.unit or 'record')}"
+    return release.SUPPORTED.format(
+        epsilon=number(claim.epsilon),
+        most=percent(share(advantage_of_epsilon(claim.epsilon, claim.delta))),
+        unit=report.unit or "record",
+    )
 
 
 def decisions(report: AuditReport[Any]) -> list[str]:

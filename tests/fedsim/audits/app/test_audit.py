@@ -201,7 +201,8 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
     assert "is not judged. Why: The claim is about a record" in page
     assert "is supported" not in page
     assert f">{percent((1 + outcome.row.advantage) / 2)} (" in page
-    assert "The unit of privacy is all that one client" in page
+    assert "<dt>detects</dt>" in page
+    assert "The unit of privacy is all that one client, a device or an organisation, sends." in page
     assert [finding for finding in outcome.findings if finding.breaks] == []
     # Noise for records is none for a client's whole update.
     claim = replace(claim, unit="client")
@@ -240,7 +241,8 @@ def test_a_conviction_against_theory_is_said_to_contradict_it():
     assert "Theory supports the claim, but the attack" in words.audit_words.told(disproved)[0]
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for epsilon in (2 * CLAIM.epsilon, None):
-        row = replace(outcome.row, limit=Limit.stated(epsilon, CLAIM.delta, "theory"))
+        limit = Limit.of_curve(lambda _, at=epsilon: at, CLAIM.delta, "theory")
+        row = replace(outcome.row, limit=limit)
         unsupported = replace(disproved, rows={outcome.vantage: row})
         assert words.audit_words.told(unsupported) == []
 

@@ -121,7 +121,7 @@ def verdict(*runs, rounds=2):
     row = audit_view(found.view(DELTA), 0.95)
     evidence = found.evidence(Claim(100.0, DELTA, unit="record"), row)
     broken = {each.rule for each in found.findings if each.breaks}
-    return str(found.epsilon), broken, [*evidence.unknown, *evidence.unsure]
+    return str(found.epsilon(DELTA)), broken, [*evidence.unknown, *evidence.unsure]
 
 
 def test_clients_are_judged_one_by_one_and_the_least_protected_decides():
