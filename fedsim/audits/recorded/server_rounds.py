@@ -201,7 +201,7 @@ class ServerRounds:
         return _Seen(observed, layout, before, after, unnoised, norm, by_server)
 
     def _mean(self, view: _Seen, weights: Mapping[int, float]) -> Floats | None:
-        """Return what the noise was added to, less the model; None for replies that are none."""
+        """Return what the noise was added to, less the model; None if a reply is missing."""
         mean = np.zeros_like(view.before)
         for node in view.observed.replies:
             update = view.update(node)

@@ -177,7 +177,7 @@ def _least_protected(release: ReleaseReport) -> str:
     return (
         f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)}, "
         "by the best estimate. The belief that it took part is "
-        f"{sure} in this one training; the limit is of right answers over many."
+        f"{sure} in this training; the limit is of right answers over many."
     )
 
 

@@ -33,7 +33,7 @@ ADVICE = {
     Verdict.SUSPECT: "The reasons and findings say what the claim lacks.",
     Verdict.NOT_JUDGED: "The reasons say what the audit needs in order to decide.",
     Verdict.NO_CLAIM: TO_CLAIM,
-    Verdict.SUPPORTED: "Decide whether what the claim allows is acceptable.",
+    Verdict.SUPPORTED: "Decide whether the claim itself is acceptable.",
 }
 DECIDED = Verdict.SUPPORTED, Verdict.NO_CLAIM
 WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
