@@ -20,7 +20,6 @@ from adversaries.registry import lookup
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
 from adversaries.statistics.roots import find_root
-from fedsim.privacy import loss_distribution
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 MOST_KINDS = 256
@@ -221,6 +220,8 @@ class PrivacyLossAccountant(Accountant):
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
         if mechanism.noiseless or not mechanism.sampled:
             return super().note(mechanism, delta)
+        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
+
         if loss_distribution.resolves(mechanism, delta):
             if loss_distribution.is_coarse(mechanism):
                 return "so many steps need a coarse grid, which makes epsilon slightly larger"
@@ -260,6 +261,8 @@ class PrivacyLossAccountant(Accountant):
     def _tail(self, mechanism: Mechanism, direction: int, epsilon: float) -> float | None:
         if not mechanism.sampled or mechanism.noiseless:
             return gaussian.tail(mechanism.mu, epsilon)
+        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
+
         if not loss_distribution.resolves(mechanism, 1.0):
             return None
         # Below the resolution of the arithmetic a probability means nothing: state the resolution
@@ -270,6 +273,8 @@ class PrivacyLossAccountant(Accountant):
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         if not mechanism.sampled:
             return gaussian.epsilon(mechanism.mu, delta)
+        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
+
         # Epsilon 0 suffices here, even where the distribution cannot resolve delta.
         if self._delta(mechanism, 0.0) <= delta:
             return 0.0
@@ -282,6 +287,8 @@ class PrivacyLossAccountant(Accountant):
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
         if not mechanism.sampled:
             return gaussian.delta(mechanism.mu, epsilon)
+        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
+
         # A record that takes part in no step leaks nothing, so no delta exceeds the probability
         # that it takes part.
         ceiling = mechanism.participation
@@ -356,6 +363,8 @@ class AdvancedAccountant(BasicAccountant):
 
 def _step_epsilons(mechanism: Mechanism, delta: float) -> tuple[Floats, Floats]:
     """Return the epsilon of one step of each kind at delta, and how many steps there are."""
+    from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
+
     groups = mechanism.coarsened(MOST_KINDS).groups
     epsilons = [
         loss_distribution.step_epsilon(group, mechanism.neighbouring, delta) for group in groups

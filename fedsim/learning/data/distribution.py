@@ -16,7 +16,6 @@ from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.columns import shortened
 from fedsim.learning.data.dataset import parsed
-from fedsim.learning.data.partition import FLOWER, partition
 
 LABEL = "label"
 """Name of the labels as a column: `partition-key = "label"` deals classes."""
@@ -167,6 +166,8 @@ def draw(chosen: DataConfig, source: Dataset) -> Split:
 
 def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
     """Return the client of each record of D, int64 [n]."""
+    from fedsim.learning.data.partition import partition  # noqa: PLC0415  (simulated clients)
+
     scheme, options = _dealing(federation)
     return partition(
         split.members_records.labels,
@@ -191,6 +192,8 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     Raises InputError if the dataset has no such column, if the scheme would split it, or if
     "label" is ambiguous because the dataset also has a column of this name.
     """
+    from fedsim.learning.data.partition import FLOWER  # noqa: PLC0415  (simulated clients)
+
     name, (scheme, _) = federation.partition_key, _dealing(federation)
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
     if not by_key:

@@ -16,7 +16,6 @@ from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import StreamRole, key
 from fedsim.learning.training.tasks import named, task_of
-from fedsim.learning.training.trainable import train_only
 
 
 def glorot(model: nn.Module) -> None:
@@ -188,11 +187,11 @@ def build(
     refuse_batch_statistics(model)
     refuse_random_layers(model)
     if tuning.trainable or tuning.lora_rank:
-        train_only(model, tuning.trainable)
-    if tuning.lora_rank:
         from fedsim.learning.training import trainable  # noqa: PLC0415  (for such models alone)
 
-        model = trainable.adapt(model, tuning.lora_rank)
+        trainable.train_only(model, tuning.trainable)
+        if tuning.lora_rank:
+            model = trainable.adapt(model, tuning.lora_rank)
     if not list(model.parameters()):
         raise InputError("the model has no parameters; choose one that can be trained")
     if not any(each.requires_grad for each in model.parameters()):
