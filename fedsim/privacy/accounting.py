@@ -33,6 +33,13 @@ def _rdp() -> ModuleType:
     return rdp_privacy_accountant
 
 
+def _losses() -> ModuleType:
+    """Import the distributions of sampled steps only where there are some."""
+    from fedsim.privacy import loss_distribution  # noqa: PLC0415
+
+    return loss_distribution
+
+
 class Accountant(ABC):
     """Bounds the privacy of a mechanism, if it `covers` the kind."""
 
@@ -89,8 +96,7 @@ class Accountant(ABC):
         return max(self._delta(mechanism, epsilon), sys.float_info.min)
 
     def _check(self, mechanism: Mechanism) -> None:
-        reason = self.supports(mechanism)
-        if reason is not None:
+        if (reason := self.supports(mechanism)) is not None:
             raise InputError(f"the accountant {self.name} does not apply: {reason}")
 
     @abstractmethod
@@ -220,17 +226,13 @@ class PrivacyLossAccountant(Accountant):
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
         if mechanism.noiseless or not mechanism.sampled:
             return super().note(mechanism, delta)
-        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
-
-        if loss_distribution.resolves(mechanism, delta):
-            if loss_distribution.is_coarse(mechanism):
+        if _losses().resolves(mechanism, delta):
+            if _losses().is_coarse(mechanism):
                 return "so many steps need a coarse grid, which makes epsilon slightly larger"
-            return _rounded_note(mechanism, loss_distribution.MOST_KINDS, sampled=True)
+            return _rounded_note(mechanism, _losses().MOST_KINDS, sampled=True)
         other, described = _fallback(mechanism, delta)
-        if loss_distribution.resolves(mechanism, 1.0):
-            reason = "delta is too small for the distribution's arithmetic"
-        else:
-            reason = "the noise is too small for the distribution's arithmetic"
+        small = "delta" if _losses().resolves(mechanism, 1.0) else "the noise"
+        reason = f"{small} is too small for the distribution's arithmetic"
         instead = " as if nothing were sampled" if described != mechanism else ""
         more = other.note(described, delta)
         bounded = f"epsilon is bounded by {other.name} instead{instead}"
@@ -261,43 +263,37 @@ class PrivacyLossAccountant(Accountant):
     def _tail(self, mechanism: Mechanism, direction: int, epsilon: float) -> float | None:
         if not mechanism.sampled or mechanism.noiseless:
             return gaussian.tail(mechanism.mu, epsilon)
-        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
-
-        if not loss_distribution.resolves(mechanism, 1.0):
+        if not _losses().resolves(mechanism, 1.0):
             return None
         # Below the resolution of the arithmetic a probability means nothing: state the resolution
         # instead.
-        probability = loss_distribution.composed(mechanism)[direction].tail(epsilon)
-        return min(1.0, max(loss_distribution.resolution(mechanism), probability))
+        probability = _losses().composed(mechanism)[direction].tail(epsilon)
+        return min(1.0, max(_losses().resolution(mechanism), probability))
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         if not mechanism.sampled:
             return gaussian.epsilon(mechanism.mu, delta)
-        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
-
         # Epsilon 0 suffices here, even where the distribution cannot resolve delta.
         if self._delta(mechanism, 0.0) <= delta:
             return 0.0
-        if not loss_distribution.resolves(mechanism, delta):
+        if not _losses().resolves(mechanism, delta):
             other, described = _fallback(mechanism, delta)
             return other.epsilon(described, delta)
         # The guarantee must hold in both directions.
-        return max(losses.epsilon(delta) for losses in loss_distribution.composed(mechanism))
+        return max(losses.epsilon(delta) for losses in _losses().composed(mechanism))
 
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
         if not mechanism.sampled:
             return gaussian.delta(mechanism.mu, epsilon)
-        from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
-
         # A record that takes part in no step leaks nothing, so no delta exceeds the probability
         # that it takes part.
         ceiling = mechanism.participation
-        if loss_distribution.resolves(mechanism, 1.0):
-            delta = max(losses.delta(epsilon) for losses in loss_distribution.composed(mechanism))
-            if loss_distribution.resolves(mechanism, delta):
+        if _losses().resolves(mechanism, 1.0):
+            delta = max(losses.delta(epsilon) for losses in _losses().composed(mechanism))
+            if _losses().resolves(mechanism, delta):
                 return min(ceiling, delta)
             # The distribution only shows that delta is below its resolution; others may give less.
-            ceiling = loss_distribution.resolution(mechanism)
+            ceiling = _losses().resolution(mechanism)
         least = ceiling
         for each, described in _valid(mechanism):
             # Composition finds its delta by a root search: skip that unless it can lower the bound.
@@ -363,12 +359,8 @@ class AdvancedAccountant(BasicAccountant):
 
 def _step_epsilons(mechanism: Mechanism, delta: float) -> tuple[Floats, Floats]:
     """Return the epsilon of one step of each kind at delta, and how many steps there are."""
-    from fedsim.privacy import loss_distribution  # noqa: PLC0415  (sampled steps)
-
     groups = mechanism.coarsened(MOST_KINDS).groups
-    epsilons = [
-        loss_distribution.step_epsilon(group, mechanism.neighbouring, delta) for group in groups
-    ]
+    epsilons = [_losses().step_epsilon(each, mechanism.neighbouring, delta) for each in groups]
     return np.array(epsilons), np.array([float(group.count) for group in groups])
 
 
