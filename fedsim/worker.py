@@ -6,7 +6,7 @@ from typing import Any
 from fedsim import client_app
 from fedsim.common import device
 from fedsim.configuration import from_run_config
-from fedsim.federation.runtimes.dispatch import ONE_AT_A_TIME, BatchTask, Done, Program
+from fedsim.federation.runtimes.dispatch import ONE_AT_A_TIME, BatchTask, Done, check_program
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import experiment
 from fedsim.federation.server.batch import Batch
@@ -24,7 +24,7 @@ def train_batch(task: BatchTask) -> Done:
         logging.getLogger("flwr").setLevel(logging.WARNING)
         config = from_run_config(task.run_config)
         plan = Plan(config, task.noise_multiplier, task.rounds, (task.trials,))
-        Program.here(config.experiment).check(task.program)
+        check_program(config.experiment, task.program)
         loaded = plan.federation()
         if loaded.device.type == "cpu":
             device.single_threaded_kernels()

@@ -3,14 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from adversaries.errors import InputError
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.book import Book, LedgerRow, by_batch, planned_course, planned_kind
+from fedsim.federation.runs.book import Book, LedgerRow, planned_course, planned_kind
 from fedsim.game.mechanisms.privacy import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
 
@@ -59,7 +58,7 @@ def _ahead(
     rounds: int,
     done: int,
 ) -> list[Ahead]:
-    """Return the remaining work: all trainings together, or each batch with noise from the seed."""
+    """Return the remaining work: all trainings together; with the seed's noise, one of them."""
     participation = scheme.participation
     clients = participation.accounts
     if not left:
@@ -67,21 +66,13 @@ def _ahead(
     if adds_up(scheme.privacy.noise_source):
         book = Book.of(rows, all_trials=True)
         return [Ahead(sum(map(len, left)), [book.spent(client) for client in clients])]
-    # A new attempt repeats the noise of these rounds, except where a round has changed.
-    kept = by_batch(
-        row
-        for row in rows
-        if row.round > rounds
-        or row.participants != participation.charged(row.round)
-        or replace(row.kind, participants=None) != replace(kind, participants=None)
-    )
+    # A new attempt repeats the seed's noise, and so what earlier ones released.
     courses: list[list[Rounds | None]] = []
     if participation.varying:
         planned = planned_course(scheme.training, participation, kind.noise_multiplier, rounds)
         planned = planned[done:]
         courses = [[of if client in who else None for of, who in planned] for client in clients]
-    books = (kept.get(trials.start, Book()) for trials in left)
-    return [Ahead(1, [book.spent(client) for client in clients], courses) for book in books]
+    return [Ahead(1, [Counter() for _ in clients], courses)]
 
 
 def _check_planned(scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int) -> None:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,51 +44,36 @@ ONE_AT_A_TIME = threading.Lock()
 """A Dask worker may have several threads, but Flower's task and torch's settings are global."""
 
 
-@dataclass(frozen=True)
-class Program:
-    """The program and data that determine the bits of a result, beside the configuration.
+def program(experiment: Experiment) -> dict[str, str]:
+    """Return what determines the bits of a result beside the configuration, by what it is.
 
-    Attributes:
-        fedsim: version, with the beginning of the SHA-256 of the sources.
-        torch: version.
-        numpy: version.
-        device: kind of device, with the instructions of a CPU or the name of a GPU.
-        data: SHA-256 of the clients' data.
+    `fedsim` has the beginning of the SHA-256 of the sources, and `data` that of the clients' data.
     """
+    digest, where = hashlib.sha256(), federation.load(experiment).device
+    for client in range(experiment.game.scheme.federation.clients):
+        digest.update(federation.digest(experiment, client).encode())
+    # A CPU's instructions decide its kernels, and so the order of sums.
+    kind = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    if where.type == "cuda":
+        kind = torch.cuda.get_device_name(where)
+    return {
+        "fedsim": f"{fedsim.__version__} ({_sources()[:8]})",
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "device": f"{where.type} ({kind})",
+        "data": digest.hexdigest()[:16],
+    }
 
-    fedsim: str
-    torch: str
-    numpy: str
-    device: str
-    data: str
 
-    @classmethod
-    def here(cls, experiment: Experiment) -> Self:
-        """Return the program of this process, with the data of a run."""
-        digest, where = hashlib.sha256(), federation.load(experiment).device
-        for client in range(experiment.game.scheme.federation.clients):
-            digest.update(federation.digest(experiment, client).encode())
-        # A CPU's instructions decide its kernels, and so the order of sums.
-        kind = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
-        if where.type == "cuda":
-            kind = torch.cuda.get_device_name(where)
-        return cls(
-            f"{fedsim.__version__} ({_sources()[:8]})",
-            torch.__version__,
-            np.__version__,
-            f"{where.type} ({kind})",
-            digest.hexdigest()[:16],
-        )
-
-    def check(self, expected: Mapping[str, str]) -> None:
-        """Raise InputError, with this worker's name, unless this is the expected program."""
-        for what, own in asdict(self).items():
-            if own != expected.get(what):
-                mend = HOW_TO_MEND.get(what, f"install the same {what} there")
-                raise InputError(
-                    f"worker {socket.gethostname()}:{os.getpid()} has {what} {own}, but the "
-                    f"process that runs the campaign has {expected.get(what)}; {mend}"
-                )
+def check_program(experiment: Experiment, expected: Mapping[str, str]) -> None:
+    """Raise InputError, with this worker's name, unless this is the expected program."""
+    for what, own in program(experiment).items():
+        if own != expected.get(what):
+            mend = HOW_TO_MEND.get(what, f"install the same {what} there")
+            raise InputError(
+                f"worker {socket.gethostname()}:{os.getpid()} has {what} {own}, but the "
+                f"process that runs the campaign has {expected.get(what)}; {mend}"
+            )
 
 
 @cache
@@ -165,12 +150,12 @@ def train_elsewhere(
     """
     config, waiting = campaign.plan.config, iter(left)
     run_config = to_run_config(config) | pool.settings(config.run)
-    program = asdict(Program.here(config.experiment))
+    here = program(config.experiment)
     away: dict[Future[Done], tuple[range, list[float]]] = {}
     with pool.in_one_line(campaign.directory.resumed_by):
         while True:
             for trials in islice(waiting, max(0, pool.width() - len(away))):
-                task, epsilons = _charged(campaign, trials, run_config, program)
+                task, epsilons = _charged(campaign, trials, run_config, here)
                 away[pool.executor.submit(train, task)] = trials, epsilons
             if not away:
                 return
