@@ -170,7 +170,7 @@ class MeasuredLoop:
             runs=self.runs,
             provable=max(each.epsilon for each in most.values()),
             noise=noise,
-            least_noise=seen.noise_off[0].strip(",") if seen.noise_off else "",
+            least_noise=seen.noise_off[0] if seen.noise_off else "",
             missed_below=None if noise is None else noise.missed_below,
             influence=seen.influence,
             decisions=Decisions.of(found, len(self.worlds), self.order.seed, bounds),
@@ -275,7 +275,7 @@ def measure(
     observation = runs.observed(pair)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
-    runs.share_directions()
+    runs.share_direction(pair)
     pilots = runs.measured(loops, pair, max(40, trials // 4))
     worlds, features = runs.measured(loops, pair, trials, progress)
     while not runs.noise.enough(confidence):  # these runs only measure the noise
@@ -344,12 +344,13 @@ class _Runs:
             apart.append(max(distance, measured - CHANCE))
         return int(np.argmax(apart))
 
-    def share_directions(self) -> None:
+    def share_direction(self, pair: int) -> None:
         """Make all processes measure as the first one, whose pilots they do not repeat."""
         with TemporaryDirectory() as folder:
-            file = Path(folder, "directions")
-            for place, loop in enumerate(self._loops):
-                loop.take(file) if place else loop.keep(file)
+            file = Path(folder, "direction.npz")
+            self._loops[0].keep(pair, file)
+            for loop in self._loops[1:]:
+                loop.take(pair, file)
 
     def observed(self, pair: int) -> LoopObservation:
         found = self._loops[0].honest(pair, self._seeds(HONEST))

@@ -6,7 +6,6 @@ serves `LoopTrials`.
 
 import functools
 import hashlib
-import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -291,12 +290,16 @@ class LoopTrials:
         direction = self.directions[pair] = learnt(present, twin)
         return direction.distance
 
-    def keep(self, file: Path) -> None:
-        """Write the directions that were learnt, for `take` of another process."""
-        file.write_bytes(pickle.dumps(self.directions))
+    def keep(self, pair: int, file: Path) -> None:
+        """Write the direction of a pair, for `take` of another process."""
+        np.savez(file, **vars(self.directions[pair]))
 
-    def take(self, file: Path) -> None:
-        self.directions = pickle.loads(file.read_bytes())
+    def take(self, pair: int, file: Path) -> None:
+        with np.load(file) as read:
+            numbers: dict[str, Any] = {
+                name: array if array.ndim else float(array) for name, array in read.items()
+            }
+        self.directions[pair] = Direction(**numbers)
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
