@@ -19,7 +19,7 @@ from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import AuditReport, concluded
-from fedsim.audits.loop.findings import MeasuredNoise
+from fedsim.audits.loop.findings import NoiseFacts
 from fedsim.audits.results.conditions import APP
 from fedsim.audits.results.measured import Decisions
 from fedsim.audits.results.rows import Limit, Row, Source
@@ -71,7 +71,7 @@ class AppDetails:
     decisions: Decisions | None
     records: Mapping[str, int] | None
     """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
-    noise: MeasuredNoise | None
+    noise: NoiseFacts | None
 
 
 AppReport = AuditReport[AppDetails]
@@ -125,7 +125,7 @@ def audit(
             configuration=configuration,
             decisions=decisions,
             records=None if of_record is None else of_record.counts,
-            noise=None if of_record is None else of_record.noise,
+            noise=of_record.noise.facts if of_record and of_record.noise else None,
         ),
         versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
     )

@@ -39,7 +39,7 @@ class ScoresDetails:
     """What the audit of canary scores alone has."""
 
     trial: int
-    canaries: int
+    count: int
     included: int
     bounds: Mapping[str, Bound]
     """Lower bounds on epsilon, each by itself at the confidence; the largest proves less."""
@@ -82,7 +82,7 @@ def audit(scores: Scores, name: str, options: AuditOptions) -> ScoresReport:
         confidence=options.level,
         details=ScoresDetails(
             trial=trial,
-            canaries=values.size,
+            count=values.size,
             included=int(included.sum()),
             bounds=bounds(options.level),
             estimate=estimators.client_canary_estimate(*stated),

@@ -26,7 +26,7 @@ from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.loop import findings
 from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.attack import Features, best_score, score_of_steps, separation
-from fedsim.audits.loop.findings import MeasuredNoise
+from fedsim.audits.loop.findings import MeasuredNoise, NoiseFacts
 from fedsim.audits.loop.observation import Influence, LoopObservation
 from fedsim.audits.loop.running import HONEST, WITHOUT, LoopOrder, LoopTrials
 from fedsim.audits.results.conditions import LOOP
@@ -91,7 +91,7 @@ class LoopDetails:
     """Number of all runs of the loop."""
     provable: float
     """Largest lower bound that so many trials could prove, at the confidence of an alarm."""
-    noise: MeasuredNoise | None
+    noise: NoiseFacts | None
     least_noise: str
     """Part of the noise that is less than configured, and gives epsilon; "" for none."""
     missed_below: float | None
@@ -169,7 +169,7 @@ class MeasuredLoop:
             records=seen.records,
             runs=self.runs,
             provable=max(each.epsilon for each in most.values()),
-            noise=noise,
+            noise=None if noise is None else noise.facts,
             least_noise=seen.noise_off[0] if seen.noise_off else "",
             missed_below=None if noise is None else noise.missed_below,
             influence=seen.influence,

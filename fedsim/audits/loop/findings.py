@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedsim.audits.judgement.claim import Claim, Finding, Rule, objections
 from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.observation import NOISE_TAIL, LoopObservation
+from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.rows import Noise
 from fedsim.audits.run import detectable
 from fedsim.audits.run.detectable import POWER
@@ -155,6 +156,16 @@ def findings(seen: LoopObservation) -> tuple[Finding, ...]:
 
 
 @dataclass(frozen=True)
+class NoiseFacts:
+    """How much noise of a loop was measured; the row of its observer has the result."""
+
+    epsilon: Real | None
+    """Epsilon at the least noise that was measured; None where theory does not know the loop."""
+    numbers: int
+    runs: int
+
+
+@dataclass(frozen=True)
 class MeasuredNoise:
     """The measured noise of all steps, against the configured noise.
 
@@ -174,6 +185,10 @@ class MeasuredNoise:
     def ratio(self) -> Noise:
         """The measured noise over the configured noise, of which the low end is known."""
         return Noise(self.at_least, math.inf, self.confidence)
+
+    @property
+    def facts(self) -> NoiseFacts:
+        return NoiseFacts(self.epsilon, self.numbers, self.runs)
 
     @property
     def missed_below(self) -> float:

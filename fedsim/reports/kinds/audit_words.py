@@ -95,7 +95,7 @@ def played(report: AuditReport[Any]) -> str:
         case LoopDetails() as found:
             return f"{counted(found.decisions.trials, 'trial')}, {counted(found.runs, 'run')}"
         case ScoresDetails() as found:
-            return f"{found.canaries} canaries, {found.included} of them included"
+            return f"{found.count} canaries, {found.included} of them included"
         case LiveDetails() as found:
             rounds = f"rounds {found.rounds} of {found.rounds_planned}, {found.missed} missed"
             return f"{counted(found.trials, 'trial')}, {rounds}"
