@@ -88,7 +88,7 @@ def _paragraphs(
     yield Paragraph(Text(f"{first.question(report)}\n"), 7)
     yield Paragraph(_observers(report))
     yield gap
-    yield Paragraph(Text(observers.MEANT), 9)
+    yield Paragraph(Text(observers.meant(report)), 9)
     yield Paragraph(Text(_what_it_shows(report)), 2)
     yield Paragraph(Text(f"Model: {model_in_short(report)}"), 8)
     told = first.cautions(report)
@@ -133,5 +133,7 @@ def _what_it_shows(report: Report) -> str:
     elif share < 0.05:
         sentences.append("Even if nearly all noise were missing, the audit might not see it.")
     else:
-        sentences.append(f"Noise missing by more than {least_loss(share)} would have been seen.")
+        tested = "The noise was tested too: the" if report.residuals is not None else "The"
+        loss = f"a loss of {least_loss(share)} of the noise"
+        sentences.append(f"{tested} audit sees {loss} with 95% probability.")
     return " ".join(sentences)

@@ -112,7 +112,7 @@ UNPROTECTED = (
     "guarantee protects the people whose records were used."
 )
 
-PRIVATE = "This page, and all else outside public/, is for the operator of the server alone."
+PRIVATE = "The report, and all else outside public/, is for the operator of the server alone."
 CONFIDENTIAL = (
     "The rest of this directory, including this page, is for the operator of the server only. It "
     "says which client answered when, and describes the messages of each client."
@@ -234,7 +234,12 @@ def render_html(report: TrainingReport, card: ModelCard) -> str:
     return render(page)
 
 
-TRAINED = "{clients} clients trained a model ({network}) in {rounds} rounds."
+TRAINED = (
+    "{clients} clients trained a model ({network}) in {rounds} rounds, with noise multiplier "
+    "{privacy.noise_multiplier:.4g}. The limits follow from the noise; {measured}."
+)
+MEASURED = {False: "no attack was made", True: "a rehearsal measured an attack"}
+OF_A_RECORD = "They are for one record: of a person with several, an adversary may learn more."
 HEADINGS = "Limit", "ε at δ = {:.3g}"
 
 
@@ -256,7 +261,8 @@ def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Toward
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
-    yield f"{PRIVATE} {TRAINED.format(**vars(card))}"
+    trained = TRAINED.format(**vars(card), measured=MEASURED[card.rehearsal is not None])
+    yield f"{PRIVATE} {trained} {OF_A_RECORD * (card.privacy.unit == 'record')}".rstrip()
     if not card.privacy.guaranteed:
         yield f"No guarantee of differential privacy. {card.privacy.note}"
     yield from (f"Warning: {text}" for text in card.uncovered or ())
@@ -321,7 +327,6 @@ def _steps(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
         "Decide whether you trust the observers from whom no noise protects.": trusted,
         "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
         "Decide whether the limit for anyone with the model is acceptable.": public,
-        "Share only the folder public/. Keep the rest of this directory to yourself.": public,
     }
     return [step for step, applies in steps.items() if applies]
 

@@ -57,6 +57,7 @@ class StudyPage:
     label: str
     limits: str
     document: Mapping[str, Any]
+    release: str = ""
     alarming: bool = False
     figure: Bars | None = None
     steps: Sequence[Words] = ()
@@ -82,6 +83,7 @@ class StudyPage:
     def html(self) -> str:
         """The page, which needs no other file, script or network."""
         first = FirstScreen(
+            release=self.release,
             answer=self.answer,
             alarming=self.alarming,
             figure=self.figure,

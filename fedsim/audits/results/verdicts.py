@@ -133,7 +133,7 @@ CONTRADICTED = StateWords(
     "alarm",
     "an alarm, with 99.99 % confidence: a measurement contradicts theory, the claim, or what was "
     "declared",
-    "Do not rely on ε. The alarm names the likely cause.",
+    "Do not rely on ε. Find the cause, and check what was already shared.",
 )
 
 VAGUE = 0.5

@@ -33,7 +33,7 @@ GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
 MEASURED = " Thin bar: measured, with interval."
-LEGEND = " Pale bar, up to the tick: allowed."
+LEGEND = " Pale bar, to the tick: limit."
 OWN = "Dashed: your own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}

@@ -12,13 +12,14 @@ SUSPECT = "Do not release on this claim: the audit does not support it."
 UNTOLD = "This audit is no ground for a release: it cannot tell whether the claim holds."
 UNCLAIMED = "This audit is no ground for a release: nothing was claimed that it could judge."
 DECIDE = (
-    "{what} is your decision: {who} may be right about one {unit} in up to {most}, where guessing "
-    "is right in 50%."
+    "{what} is your decision: {who} can tell whether one {unit} was used in at most {most} of "
+    "cases, where guessing is right in 50%."
 )
-HARDLY = "{what} protects hardly anyone: {who} may be right about one {unit} in up to {most}."
+HARDLY = "{what} protects hardly anyone: {who} can tell it of one {unit} in up to {most} of cases."
+PROPOSED = "A proposal: no model here is final, and nothing may be released."
 SUPPORTED = (
-    "Supported is no approval: ε = {epsilon} allows an adversary to be right about one {unit} in "
-    "up to {most} (guessing: 50%)."
+    "Supported is no approval: by itself, ε = {epsilon} allows up to {most} right answers about "
+    "one {unit}; this noise allows {limit}."
 )
 HIGH = 0.95
 """Share of right answers from which a limit protects hardly anyone."""

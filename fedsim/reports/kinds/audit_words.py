@@ -62,7 +62,7 @@ COMPARED = {
     Neighbouring.REPLACE: "sends another update",
 }
 PROTECTED = {
-    "client": "The unit of privacy is all that one client, a device or an organisation, sends.",
+    "client": "The unit of privacy is all data of one client, a device or an organisation.",
     "record": "The unit of privacy is one record.",
 }
 ADVERSARY = {
@@ -176,8 +176,8 @@ def _least_protected(release: ReleaseReport) -> str:
     sure = course.belief(client.belief[-1], release)
     return (
         f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)}, "
-        "by the best estimate. The belief that it took part is "
-        f"{sure} in this training; the limit is of right answers over many."
+        f"by the best estimate. The belief that it took part is {sure} in this training; the limit "
+        "is an average over trainings."
     )
 
 

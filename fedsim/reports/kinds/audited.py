@@ -14,7 +14,7 @@ from rich.text import Text
 from fedsim.audits.judgement.claim import TO_CLAIM, Finding, Verdict
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_rounds import Look
-from fedsim.audits.results import verdicts
+from fedsim.audits.results import conditions, verdicts
 from fedsim.audits.results.checks import HALF
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.verdicts import StateWords
@@ -99,6 +99,7 @@ def released(report: AuditReport[Any]) -> str:
         epsilon=number(claim.epsilon),
         most=percent(share(advantage_of_epsilon(claim.epsilon, claim.delta))),
         unit=report.unit or "record",
+        limit=_cells(report.row)[1],
     )
 
 
@@ -112,7 +113,9 @@ def decisions(report: AuditReport[Any]) -> list[str]:
             steps += audit_words.to_tell(report, row)
         elif words.kind == "alarm":
             steps.insert(0, words.advice)
-        elif words.kind == "caution" or words is verdicts.TOO_FEW:
+        elif words is verdicts.TOO_FEW:
+            steps.append(f"{words.advice}{_more(report, row)}")
+        elif words.kind == "caution":
             steps.append(words.advice)
     if report.verdict in DECIDED or not steps:
         steps.append(ADVICE[report.verdict])
@@ -122,6 +125,12 @@ def decisions(report: AuditReport[Any]) -> list[str]:
         steps.append(WEAK)
     steps += audit_words.advice(report)
     return [each for each in dict.fromkeys(steps) if each]
+
+
+def _more(report: AuditReport[Any], row: Row) -> str:
+    """Return how to play more trials; "" where others play them."""
+    of_code = report.kind in (conditions.APP, conditions.LOOP) and row.attack is not None
+    return f" For example, --trials {4 * row.attack.trials}." if of_code and row.attack else ""
 
 
 # Numbers of a row
@@ -228,7 +237,8 @@ def first(report: AuditReport[Any]) -> doc.FirstScreen:
     at = "" if delta is None else f" at δ = {delta:.3g}"
     lines = [[_name(row).capitalize(), *_cells(row)] for row in report.rows.values()]
     level, unit = percent(report.confidence), report.unit or "record"
-    caption = f"Right answers about one {unit} ({level} intervals)."
+    measured = any(row.attack and row.attack.interval for row in report.rows.values())
+    caption = f"Right answers about one {unit}{f' ({level} intervals)' * measured}."
     headings = "Observer", "Right answers", "Limit", f"ε at most{at}", "ε at least"
     return doc.FirstScreen(
         release=released(report),

@@ -287,7 +287,7 @@ def first(report: Report, about: About) -> doc.FirstScreen:
         table=doc.tabulated(
             [*table[0]], [[name.capitalize(), *cells] for name, *cells in map(dict.values, table)]
         ),
-        note=observers.MEANT,
+        note=observers.meant(report),
         gate=first_screen.gate(encode(report)),
         steps=steps,
         sign_off=_sign_off(report, about),

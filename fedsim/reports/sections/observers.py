@@ -109,7 +109,12 @@ def short(report: Report, row: Row) -> dict[str, str]:
 
 
 MEANT = "Limit: theory's bound on right answers, (1 + ρα)/2. ε: the privacy guarantee."
+MEANT_OF_A_SEED = "Limit: theory's bound on right answers. ε: what secret noise would guarantee."
 """What the two columns of theory in `short` are; neither is computed from the other."""
+
+
+def meant(report: Report) -> str:
+    return MEANT_OF_A_SEED if report.noise_source == "seed" else MEANT
 
 
 def numbers(report: Report, row: Row) -> dict[str, tuple[str, str]]:

@@ -37,9 +37,10 @@ NO_GUARANTEE = (
 HARDLY = " Such a limit protects hardly anyone."
 LABEL = (
     "“Meets” is a statement of theory, for the worst record and the strongest adversary at this "
-    "vantage. Nothing was attacked here: fedsim run measures the adversary. An interval holds at "
-    "95% for one setting, over other held-out records like these and other trainings. The best of "
-    "several settings is a little better by chance."
+    "vantage. Nothing was attacked here: fedsim run measures the adversary. Belief is of a "
+    "single training, right answers are an average. An interval holds at 95% for one setting, over "
+    "other held-out records like these and other trainings. The best of several settings is a "
+    "little better by chance. ε does not cover the search, which read the records many times."
 )
 
 
@@ -103,13 +104,13 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
     if not result.of_noise:
         strictest = result.choice.strictest
         why = (
-            "It is the best with the least noise, or nearly the best with fewer rounds"
+            "it has the best model at the least noise, or nearly the best in fewer rounds"
             if least is None
-            else f"It is the strictest setting that has {_at_least(least)}"
+            else f"it is the strictest that has {_at_least(least)}"
         )
         judged = worth.as_text(chosen.utility.criterion.name, result.plain)
         without = "" if result.plain is None else f"; without privacy, a linear model has {judged}"
-        yield f"{why}, of {result.tried} tried: {_criterion(chosen)}{without}."
+        yield f"Of {result.tried} settings tried, {why}: {_criterion(chosen)}{without}."
     if strictest is not None and strictest is not chosen:
         yield (
             f"A stricter setting is nearly as good: ε = {number(strictest.epsilon)} "
@@ -268,6 +269,7 @@ def page(result: Result, directory: Path) -> StudyPage:
         kind="Choice of noise",
         name=config.run.name,
         data=config.data.name,
+        release=release.PROPOSED,
         answer=sentences(result),
         table=_settings(result),
         label=LABEL,

@@ -539,7 +539,7 @@ def test_a_contradicted_run_says_so_first_and_suggests_nothing_else(report):
     assert text.index("Contradicted. Do not rely on the limits below.") < text.index(alarm)
     assert terminal.splitlines()[2].startswith("ALARM: The advantage is above its bound")
     assert "1 alarm, 2 to decide." in terminal
-    for words in ("would have been seen", "fedsim choose", "too few to tell"):
+    for words in ("with 95% probability", "fedsim choose", "too few to tell"):
         assert words not in terminal
         assert words not in text
     assert len(terminal.splitlines()) <= 19
