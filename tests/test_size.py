@@ -35,7 +35,7 @@ HELD = {
     "fedsim/learning": 8_000,
     "fedsim/game": 3_800,
     "fedsim/federation": 9_100,
-    "fedsim/deployment": 3_300,
+    "fedsim/deployment": 2_900,
     "fedsim/audits": 13_900,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,

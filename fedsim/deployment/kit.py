@@ -30,7 +30,7 @@ import tomli_w
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import configurations, private_files, reading
-from fedsim.deployment import certificates, readme, services, templates
+from fedsim.deployment import certificates, services, templates
 from fedsim.deployment.certificates import Own, own_pair
 
 FORMAT = 2
@@ -234,7 +234,7 @@ def _write_machines(
     """Write the files of the whole kit, and the folder of each machine."""
     values = _values(kit)
     _write_manifest(directory, kit)
-    write_file(directory / "README.md", templates.fill(readme.README, values))
+    write_file(directory / "README.md", templates.filled("README.md", values))
     place = directory / "server"
     write_file(place / "server.key", pair.private)
     write_file(place / "server.crt", pair.public)
@@ -243,10 +243,8 @@ def _write_machines(
     write_file(place / "superlink.key", superlink.private)
     write_file(place / "superlink.crt", superlink.public)
     write_file(place / "superlink-ca.crt", known_by)
-    write_file(
-        place / "settings.env",
-        templates.fill(templates.SERVER_SETTINGS, {**values, "LISTEN": listen}),
-    )
+    settings = templates.filled("server.env", {**values, "LISTEN": listen})
+    write_file(place / "settings.env", settings)
     example = configurations.path("deployment")
     write_file(place / example.name, example.read_bytes())
     keys = {machine: certificates.node_key() for machine in kit.nodes}
@@ -319,7 +317,8 @@ def _values(kit: Kit) -> dict[str, str]:
         f"scp -pr {_place(machine)} {machine.upper()}-MACHINE:/etc/fedsim/" for machine in kit.nodes
     )
     return {
-        "AUDITOR": readme.AUDITOR if kit.auditor else "",  # first: it contains other placeholders
+        # First, since it contains other placeholders.
+        "AUDITOR": templates.filled("auditor.md", {}) if kit.auditor else "",
         "ADDRESS": kit.address,
         "PORT": str(kit.port),
         "SUPERLINK_PORT": str(kit.superlink_port),
@@ -340,9 +339,9 @@ def _write_node(
     # No round waits for an auditor, so a client on the same machine goes first.
     nice = "19" if machine == "auditor" else "0"
     values = {**values, "NICE": nice, "DEADLINE": f"{DEADLINE}"}
-    write_file(place / "settings.env", templates.fill(templates.NODE_SETTINGS, values))
-    config = templates.AUDITOR_CONFIG if machine == "auditor" else templates.CLIENT_CONFIG
-    write_file(place / "node.toml", templates.fill(config, values))
+    write_file(place / "settings.env", templates.filled("node.env", values))
+    config = "auditor.toml" if machine == "auditor" else "client.toml"
+    write_file(place / "node.toml", templates.filled(config, values))
     (place / ("transcripts" if machine == "auditor" else "data")).mkdir(mode=0o700)
 
 

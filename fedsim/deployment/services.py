@@ -40,17 +40,7 @@ def of(machine: str) -> tuple[Service, ...]:
 
 def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return the files of a machine's folder that start its services, by name."""
-    own = of(machine)
-    is_server = machine == "server"
-    script = templates.SERVER_SCRIPT if is_server else templates.NODE_SCRIPT
-    texts = {
-        "start.sh": templates.SCRIPT_HEAD + script,
-        "stop.sh": templates.STOP_SCRIPT,
-        "install.sh": templates.INSTALL_SCRIPT,
-    }
-    for each in own:
-        fields = {name.upper(): value for name, value in asdict(each).items()}
-        texts[f"{each.unit}.service"] = templates.fill(templates.UNIT, fields)
+    own, is_server = of(machine), machine == "server"
     values = {
         **values,
         "FOLDER": f"/etc/fedsim/{machine}",
@@ -58,4 +48,16 @@ def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
         "SERVICES": " ".join(one.name for one in reversed(own)),
         "UNITS": " ".join(one.unit for one in own),
     }
-    return {name: templates.fill(text, values) for name, text in texts.items()}
+    parts = {
+        "start.sh": ("start.sh", "server.sh" if is_server else "node.sh"),
+        "stop.sh": ("stop.sh",),
+        "install.sh": ("install.sh",),
+    }
+    texts = {
+        name: "".join(templates.filled(part, values) for part in several)
+        for name, several in parts.items()
+    }
+    for each in own:
+        fields = {name.upper(): value for name, value in asdict(each).items()}
+        texts[f"{each.unit}.service"] = templates.filled("unit.service", {**fields, **values})
+    return texts
