@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fedsim.common.blocks import ThreadPool
 from fedsim.common.device import Precision, reduced, single_threaded_kernels
 from fedsim.common.memory import Footprint, footprint
-from fedsim.learning.training.gradients import Dense, Gradient, formed, weighted_sum
+from fedsim.learning.training.gradients import Formed, Gradient, formed, weighted_sum
 from fedsim.learning.training.layers import refusal
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.models import flatten, parameter_shapes, unflatten
@@ -183,8 +183,8 @@ def clipped_gradients(
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     each = formed(gradients).double()
-    # Dense norms: they are exact where norms from inputs and errors are rounded.
-    return each.mul_(clipping_factors(joint_norms([Dense(each)]), clipping_norm)[..., None])
+    # Norms of formed gradients: they are exact where norms from inputs and errors are rounded.
+    return each.mul_(clipping_factors(joint_norms([Formed(each)]), clipping_norm)[..., None])
 
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
@@ -194,7 +194,7 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
     def loss(values: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
         return task.loss(functional_call(model, values, (feature[None],)), label[None])[0]
 
-    def gradients(parameters: Tensor, features: Tensor, labels: Tensor) -> list[Dense]:
+    def gradients(parameters: Tensor, features: Tensor, labels: Tensor) -> list[Formed]:
         own = 0 if labels.dim() == 2 else None
         per_record = vmap(grad(loss), in_dims=(None, 0, 0))
         per_trial = vmap(per_record, in_dims=(0, own, own))
@@ -202,7 +202,7 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
         with reduced(precision, features.device), sdpa_kernel(SDPBackend.MATH):
             by_name = per_trial(unflatten(parameters, shapes), features, labels)
         shape = (len(parameters), labels.shape[-1], -1)
-        return [Dense(gradient.reshape(shape)) for gradient in by_name.values()]
+        return [Formed(gradient.reshape(shape)) for gradient in by_name.values()]
 
     return gradients
 

@@ -56,48 +56,35 @@ class Gradient(ABC):
         """Return all gradients, [T, n, size]."""
 
     @abstractmethod
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> "Gradient":
+        """Return the gradients with a function of each of their arrays [T, n, ...]."""
+
     def without(self, dropped: Tensor) -> "Gradient":
         """Return the gradients with zeros where bool [T, n] is true; those may be infinite."""
+        return self.mapped(
+            lambda each: each.masked_fill(dropped[(...,) + (None,) * (each.dim() - 2)], 0)
+        )
 
-    @abstractmethod
     def regrouped(self, trials: int) -> "Gradient":
         """Return the gradients of T G trials of n records as those of T trials of G n records."""
+        return self.mapped(lambda each: each.reshape(trials, -1, *each.shape[2:]))
 
 
-@dataclass(frozen=True)
-class Dense(Gradient):
-    """Formed gradients [T, n, *shape], with [1] for the shape of a scalar."""
-
-    values: Tensor
-
-    def norms(self) -> Tensor:
-        return _norms(self.values.flatten(2))
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
-        return (weights * self.values).sum(1)  # float64 weights make the products float64
-
-    def formed(self) -> Tensor:
-        return self.values.flatten(2)
-
-    def without(self, dropped: Tensor) -> "Dense":
-        return Dense(_zeroed(self.values, dropped))
-
-    def regrouped(self, trials: int) -> "Dense":
-        return Dense(_regrouped(self.values, trials))
+def _as_is(values: Tensor) -> Tensor:
+    return values
 
 
 @dataclass(frozen=True)
 class Formed(Gradient):
-    """Formed gradients in the order in which a layer computes them.
+    """Formed gradients, in the order in which a layer computes them.
 
     Attributes:
-        products: [T, n, G, in, out].
-        arrange: maps [..., G, in, out] to [..., *shape].
+        products: [T, n, *own shape], with [1] for the shape of a scalar.
+        arrange: maps [..., *own shape] to [..., *shape].
     """
 
     products: Tensor
-    arrange: Callable[[Tensor], Tensor]
+    arrange: Callable[[Tensor], Tensor] = _as_is
 
     def norms(self) -> Tensor:
         return _norms(self.products.flatten(2))
@@ -110,11 +97,8 @@ class Formed(Gradient):
     def formed(self) -> Tensor:
         return self.arrange(self.products).flatten(2)
 
-    def without(self, dropped: Tensor) -> "Formed":
-        return Formed(_zeroed(self.products, dropped), self.arrange)
-
-    def regrouped(self, trials: int) -> "Formed":
-        return Formed(_regrouped(self.products, trials), self.arrange)
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> "Formed":
+        return Formed(function(self.products), self.arrange)
 
 
 @dataclass(frozen=True)
@@ -177,15 +161,9 @@ class Products(Gradient):
     def formed(self) -> Tensor:
         return self._all.formed()
 
-    def without(self, dropped: Tensor) -> "Products":
-        # Make the inputs finite too: trials may share an input, and 0 times infinity is not 0.
-        inputs = self.inputs.nan_to_num(0.0, 0.0, 0.0)
-        return Products(inputs, _zeroed(self.errors, dropped), self.arrange)
-
-    def regrouped(self, trials: int) -> "Products":
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> "Products":
         inputs = self.inputs.expand(len(self.errors), *self.inputs.shape[1:])
-        inputs, errors = (_regrouped(each, trials) for each in (inputs, self.errors))
-        return Products(inputs, errors, self.arrange)
+        return Products(function(inputs), function(self.errors), self.arrange)
 
     @property
     def formed_at_once(self) -> bool:
@@ -236,13 +214,9 @@ class Rows(Gradient):
         indices = self.indices.expand(trials, -1, -1).flatten(0, 1)
         return self._scatter(values, indices).unflatten(0, (trials, records)).flatten(2)
 
-    def without(self, dropped: Tensor) -> "Rows":
-        return Rows(self.indices, _zeroed(self.errors, dropped), self.rows)
-
-    def regrouped(self, trials: int) -> "Rows":
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> "Rows":
         indices = self.indices.expand(len(self.errors), *self.indices.shape[1:])
-        indices, errors = (_regrouped(each, trials) for each in (indices, self.errors))
-        return Rows(indices, errors, self.rows)
+        return Rows(function(indices), function(self.errors), self.rows)
 
     @property
     def _taken(self) -> Tensor:
@@ -254,36 +228,6 @@ class Rows(Gradient):
         index = indices.clamp(min=0).expand(len(values), -1)[..., None].expand(values.shape)
         zeros = values.new_zeros(len(values), self.rows, values.shape[-1])
         return zeros.scatter_add_(1, index, values)
-
-
-@dataclass(frozen=True)
-class Shared(Gradient):
-    """Gradients of a parameter that is used several times; its parts add up."""
-
-    parts: Sequence[Gradient]
-
-    def norms(self) -> Tensor:
-        # The norm of a sum does not follow from the norms of its parts.
-        return _norms(self._formed)
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        return (weights[:, None] @ self._formed.to(weights)).squeeze(1)
-
-    def formed(self) -> Tensor:
-        return self._formed
-
-    def without(self, dropped: Tensor) -> "Shared":
-        return Shared([part.without(dropped) for part in self.parts])
-
-    def regrouped(self, trials: int) -> "Shared":
-        return Shared([part.regrouped(trials) for part in self.parts])
-
-    @cached_property
-    def _formed(self) -> Tensor:
-        first, *others = (part.formed() for part in self.parts)
-        for other in others:
-            first = first + other
-        return first
 
 
 def _norms(values: Tensor) -> Tensor:
@@ -305,16 +249,17 @@ def _norms(values: Tensor) -> Tensor:
     return torch.linalg.vector_norm(strips, dim=-1) + lost
 
 
-def _zeroed(values: Tensor, dropped: Tensor) -> Tensor:
-    return values.masked_fill(dropped[(...,) + (None,) * (values.dim() - 2)], 0.0)
-
-
-def _regrouped(values: Tensor, trials: int) -> Tensor:
-    return values.reshape(trials, -1, *values.shape[2:])
-
-
 def joined(parts: Sequence[Gradient]) -> Gradient:
-    return parts[0] if len(parts) == 1 else Shared(parts)
+    """Return the gradient of a parameter that is used several times; its parts add up.
+
+    They are formed, since the norm of a sum does not follow from the norms of its parts.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first, *others = (part.formed() for part in parts)
+    for other in others:
+        first = first + other
+    return Formed(first)
 
 
 def weighted_sum(gradients: Sequence[Gradient], weights: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from fedsim.common.device import at_least_float32
 from fedsim.learning.training.gradients import (
-    Dense,
     Formed,
     Gradient,
     Products,
@@ -96,7 +95,9 @@ def by_torch_func(
         )
         rows = inputs.to(errors.dtype) if inputs.is_floating_point() else inputs
         values = per_trial(held, rows[0] if shared else rows, errors)
-        return {name: Dense(value.reshape(*errors.shape[:2], -1)) for name, value in values.items()}
+        return {
+            name: Formed(value.reshape(*errors.shape[:2], -1)) for name, value in values.items()
+        }
 
     output = vmap(run, in_dims=(0, None if shared else 0))(parameters, x[0] if shared else x)
     if not isinstance(output, Tensor):
@@ -115,7 +116,7 @@ def _linear(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple
         )
         return {
             "weight": Products(inputs, outputs, lambda products: products.squeeze(-3).mT),
-            "bias": Dense(errors.flatten(2, -2).sum(2) if errors.dim() > 3 else errors),
+            "bias": Formed(errors.flatten(2, -2).sum(2) if errors.dim() > 3 else errors),
         }
 
     rows = x.flatten(1, -2).expand(len(weight), -1, -1)
@@ -204,12 +205,12 @@ def _convolution(
             # The gradients are formed anyway: the bias's are the row of the input that is always 1.
             products = both.products
             return {
-                "weight": Dense(as_weight(products[..., :-1, :])),
-                "bias": Dense(products[..., -1, :].flatten(2)),
+                "weight": Formed(as_weight(products[..., :-1, :])),
+                "bias": Formed(products[..., -1, :].flatten(2)),
             }
         else:
             weights = Products(shared[..., :-1], by_group, as_weight)
-        return {"weight": weights, "bias": Dense(positions.sum(2))}
+        return {"weight": weights, "bias": Formed(positions.sum(2))}
 
     return output, backward
 
@@ -370,7 +371,7 @@ def _normalised(
             of_bias = errors.sum(others) if others else errors.clone()
             products = errors.mul_(at_least_float32(normal_values))
             of_weight = products.sum(others) if others else products
-            return {"weight": Dense(of_weight), "bias": Dense(of_bias)}
+            return {"weight": Formed(of_weight), "bias": Formed(of_bias)}
 
         if "bias" not in parameters:
             return normal * weight.view(shape), backward

@@ -16,7 +16,7 @@ from fedsim.common.memory import peak_bytes
 from fedsim.learning.training import clipping
 from fedsim.learning.training.clipped_block import MARGIN, clipping_factors, joint_norms
 from fedsim.learning.training.clipping import Clipper
-from fedsim.learning.training.gradients import Dense
+from fedsim.learning.training.gradients import Formed
 from fedsim.learning.training.models import ChannelAffine, build, initial_parameters
 from fedsim.learning.training.tasks import per_example
 
@@ -584,8 +584,8 @@ def test_no_clipped_gradient_is_longer_than_the_clipping_norm(scale, bound):
 def test_the_norm_runs_over_all_parameters_together():
     # Gradients (3,4), (0,1), (6,8) clip at C = 3 to (1.8,2.4), (0,1), (1.8,2.4).
     gradients = [
-        Dense(torch.tensor([[[3.0], [0.0], [6.0]]])),
-        Dense(torch.tensor([[[4.0], [1.0], [8.0]]])),
+        Formed(torch.tensor([[[3.0], [0.0], [6.0]]])),
+        Formed(torch.tensor([[[4.0], [1.0], [8.0]]])),
     ]
     factors = clipping_factors(joint_norms(gradients), 3.0)
     expected = torch.tensor([[0.6, 1.0, 0.3]], dtype=torch.float64)
@@ -594,7 +594,7 @@ def test_the_norm_runs_over_all_parameters_together():
 
 
 def test_a_zero_gradient_stays_zero():
-    assert clipping_factors(joint_norms([Dense(torch.zeros(1, 1, 2))]), 3.0).item() == 1.0
+    assert clipping_factors(joint_norms([Formed(torch.zeros(1, 1, 2))]), 3.0).item() == 1.0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
