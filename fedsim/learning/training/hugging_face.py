@@ -13,14 +13,12 @@ from fedsim.common import reading
 from fedsim.common.device import at_least_float32
 from fedsim.learning.data import tokens
 from fedsim.learning.training import pretrained, size_limit
+from fedsim.learning.training.models import HUGGING_FACE
 
 ADAPTERS = "adapter_config.json"
 """A file that would make transformers load another network."""
 
 VALUES = "model.safetensors"
-
-NAME = "hugging-face"
-"""The value of model.name for these networks."""
 
 
 class _OfTokens:
@@ -79,7 +77,8 @@ def build(directory: str, length: int, classes: int, task: str = "classification
     """
     if not directory:
         raise InputError(
-            f"model.name is {NAME}, which reads a network from a directory; set model.weights to it"
+            f"model.name is {HUGGING_FACE}, which reads a network from a directory; set "
+            "model.weights to it"
         )
     settings, values = tokens.settings(directory), Path(directory) / VALUES
     if (Path(directory) / ADAPTERS).exists():
@@ -150,7 +149,7 @@ def _library() -> Any:
     try:
         import transformers  # noqa: PLC0415  (an extra)
     except ImportError:
-        needs = f"model.name is {NAME}, which needs transformers"
+        needs = f"model.name is {HUGGING_FACE}, which needs transformers"
         raise InputError(f"{needs}: {tokens.EXTRA}") from None
     quiet: Any = transformers.logging
     quiet.set_verbosity_error()

@@ -117,7 +117,10 @@ MODELS: dict[str, Builder] = {
 }
 """Builders by name. Networks of torchvision are named torchvision:NAME."""
 
-TORCHVISION = "torchvision:"
+TORCHVISION, HUGGING_FACE = "torchvision:", "hugging-face"
+
+STATISTICS = "running_mean"
+"""An entry of a BatchNorm that has seen data, which its replacements do not have."""
 
 
 def is_own_code(name: str) -> bool:
@@ -210,10 +213,10 @@ def _started(
     task: str,
 ) -> nn.Module:
     """Return a network with its first values, and without layers that mix records if so asked."""
-    from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for files alone)
-
     values: dict[str, Tensor] = {}
-    if name == hugging_face.NAME:
+    if name == HUGGING_FACE:
+        from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for these)
+
         if tuning.sha256:
             pretrained.checked_digest(tuning.weights, tuning.sha256)
         model = hugging_face.build(tuning.weights, shape[-1], classes, task)
@@ -221,11 +224,12 @@ def _started(
         model = _builder(name)(shape, classes, hidden)
         if tuning.weights in INITIALISERS:
             INITIALISERS[tuning.weights](model)
-        else:
+        elif tuning.weights or tuning.sha256:
+            from fedsim.learning.training import pretrained  # noqa: PLC0415  (for files alone)
+
             values = pretrained.read_values(tuning.weights, tuning.sha256)
     # BatchNorm's statistics must be loaded before a replacement takes them over.
-    has_statistics = any(path.endswith(pretrained.STATISTICS) for path in values)
-    first = has_statistics and batch_norm == "channel-affine"
+    first = batch_norm == "channel-affine" and any(each.endswith(STATISTICS) for each in values)
     if values and first:
         pretrained.put(model, values)
     if batch_norm != "refuse":

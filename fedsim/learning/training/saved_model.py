@@ -104,7 +104,7 @@ def write_model(
     contiguous = {name: value.contiguous().clone() for name, value in values.items()}
     place = directory / PUBLIC
     private_files.make_directory(place)
-    if chosen.name == hugging_face.NAME:
+    if chosen.name == models.HUGGING_FACE:
         for name, content in hugging_face.files(structure, chosen.weights).items():
             private_files.write_private(place / name, content)
     private_files.write_private(place / VALUES, save(contiguous, {"format": "pt"}))
@@ -142,7 +142,7 @@ def load(directory: Path, own: str = "") -> nn.Module:
     shapes, where = pretrained.sizes(str(path)), str(path)
     with size_limit.no_larger(shapes, where):
         # First build it without memory for its values; the user's own code may not support that.
-        if network.name != hugging_face.NAME and not models.is_own_code(network.name):
+        if network.name != models.HUGGING_FACE and not models.is_own_code(network.name):
             with torch.device("meta"):
                 size_limit.check_shapes(_built(description, path.parent), shapes, where)
         model = _built(description, path.parent)
@@ -161,7 +161,7 @@ def _built(description: Description, place: Path) -> nn.Module:
             network.hidden,
             network.batch_norm,
             # A network of texts is described by further files beside the values.
-            models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
+            models.Tuning(str(place) if network.name == models.HUGGING_FACE else ""),
             network.task,
         )
     except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
