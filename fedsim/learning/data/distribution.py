@@ -168,22 +168,14 @@ def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
     """Return the client of each record of D, int64 [n]."""
     from fedsim.learning.data.partition import partition  # noqa: PLC0415  (simulated clients)
 
-    scheme, options = _dealing(federation)
     return partition(
         split.members_records.labels,
         federation.clients,
-        scheme,
+        federation.partition,
         federation.dirichlet_alpha,
         data_seed,
         keys(federation, split),
-        options,
     )
-
-
-def _dealing(federation: FederationConfig) -> tuple[str, str]:
-    """Return the partition's scheme and its options, as text."""
-    scheme, _, options = federation.partition.partition(",")
-    return scheme.strip(), options
 
 
 def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
@@ -194,7 +186,7 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     """
     from fedsim.learning.data.partition import FLOWER  # noqa: PLC0415  (simulated clients)
 
-    name, (scheme, _) = federation.partition_key, _dealing(federation)
+    name, scheme = federation.partition_key, federation.partition.partition(",")[0].strip()
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
     if not by_key:
         if name:

@@ -2,7 +2,8 @@
 
 import heapq
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,10 +13,25 @@ import numpy.typing as npt
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.learning.data.splitting import Division
 
 REDRAWS = 100
 """Number of draws after which a partition that leaves a client without a record is refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """The records that a partition divides among clients, by labels or whole keys [n].
+
+    Attributes:
+        alpha: concentration of "dirichlet" and "quantity".
+        options: of a partitioner of Flower, by its names.
+    """
+
+    labels: Ints
+    clients: int
+    alpha: float
+    keys: npt.NDArray[Any] | None = None
+    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
 
 def _iid(division: Division, generator: np.random.Generator) -> Ints:
@@ -108,22 +124,21 @@ def partition(
     alpha: float,
     seed: int,
     keys: npt.NDArray[Any] | None = None,
-    options: str = "",
 ) -> Ints:
     """Return the client of each record, int64 [n] in 0..clients-1, from the seed alone.
 
     Args:
         labels: int64 [n].
         clients: number of clients.
-        scheme: a key of `PARTITIONS`.
+        scheme: a key of `PARTITIONS`; a partitioner of Flower with ", name=value" for each option.
         alpha: concentration of "dirichlet" and "quantity", above 0; other schemes ignore it.
         seed: of the data.
         keys: [n], which "key" and Flower's partitioners divide by; None: these use the labels.
-        options: of a partitioner of Flower, as "name=value, name=value".
 
     Raises InputError if the scheme is unknown, or no draw gives every client a record.
     """
-    draw_clients = lookup(PARTITIONS, scheme, "federation.partition")
+    name, _, options = scheme.partition(",")
+    draw_clients = lookup(PARTITIONS, name.strip(), "federation.partition")
     if not 1 <= clients <= len(labels):
         raise InputError(
             f"{len(labels)} records cannot give each of {clients} clients one; lower "
@@ -131,9 +146,9 @@ def partition(
         )
     if not alpha > 0:
         raise InputError(f"federation.dirichlet-alpha is {alpha}; give a number above 0")
-    if options and not scheme.startswith(FLOWER):
+    if options and not name.startswith(FLOWER):
         raise InputError(
-            f"federation.partition has the options '{options.strip()}', but '{scheme}' has none; "
+            f"federation.partition has the options '{options.strip()}', but '{name}' has none; "
             "leave them out"
         )
     division = Division(labels, clients, alpha, keys, _options(options))

@@ -13,8 +13,8 @@ LABELS = np.random.default_rng(0).integers(0, 10, 600)
 
 def _divided(name, clients, options="", keys=False):
     persons = np.array([f"person {number % 30}" for number in range(len(LABELS))])
-    scheme = f"flwr:{name}"
-    found = partition(LABELS, clients, scheme, 0.5, 3, persons if keys else None, options)
+    scheme = f"flwr:{name}" + (f", {options}" if options else "")
+    found = partition(LABELS, clients, scheme, 0.5, 3, persons if keys else None)
     return [int(client) for client in found]
 
 
@@ -65,7 +65,7 @@ def test_what_a_partitioner_cannot_do_is_one_line(name, clients, options, said):
 
 def test_options_are_refused_where_a_scheme_has_none():
     with pytest.raises(InputError, match="but 'iid' has none; leave them out"):
-        partition(LABELS, 3, "iid", 0.5, 0, options="shuffle=false")
+        partition(LABELS, 3, "iid, shuffle=false", 0.5, 0)
 
 
 def test_every_partitioner_is_one_of_flowers():
