@@ -32,7 +32,7 @@ HELD = {
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_200,
     "fedsim/configuration": 1_700,
-    "fedsim/learning": 8_000,
+    "fedsim/learning": 7_900,
     "fedsim/game": 3_800,
     "fedsim/federation": 9_100,
     "fedsim/deployment": 2_900,

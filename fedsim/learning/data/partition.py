@@ -2,8 +2,7 @@
 
 import heapq
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,25 +12,10 @@ import numpy.typing as npt
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from adversaries.registry import lookup
+from fedsim.learning.data.splitting import Division
 
 REDRAWS = 100
 """Number of draws after which a partition that leaves a client without a record is refused."""
-
-
-@dataclass(frozen=True, eq=False)
-class Division:
-    """The records that a partition divides among clients, by labels or whole keys [n].
-
-    Attributes:
-        alpha: concentration of "dirichlet" and "quantity".
-        options: of a partitioner of Flower, by its names.
-    """
-
-    labels: Ints
-    clients: int
-    alpha: float
-    keys: npt.NDArray[Any] | None = None
-    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
 
 def _iid(division: Division, generator: np.random.Generator) -> Ints:

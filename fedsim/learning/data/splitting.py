@@ -1,9 +1,12 @@
 """The split of a dataset into members D, held-out records and the candidate pool U \\ D."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
@@ -55,3 +58,19 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
         aside = generator.permutation(len(tests))[:held_out]
     members, rest = np.split(order, [records])
     return Split(dataset, members, aside, rest[:pool] if pool else rest)
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """The records that a partition divides among clients, by labels or whole keys [n].
+
+    Attributes:
+        alpha: concentration of "dirichlet" and "quantity".
+        options: of a partitioner of Flower, by its names.
+    """
+
+    labels: Ints
+    clients: int
+    alpha: float
+    keys: npt.NDArray[Any] | None = None
+    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)

@@ -13,7 +13,6 @@ from fedsim.common import reading
 from fedsim.common.device import at_least_float32
 from fedsim.learning.data import tokens
 from fedsim.learning.training import pretrained, size_limit
-from fedsim.learning.training.models import HUGGING_FACE
 
 ADAPTERS = "adapter_config.json"
 """A file that would make transformers load another network."""
@@ -77,7 +76,7 @@ def build(directory: str, length: int, classes: int, task: str = "classification
     """
     if not directory:
         raise InputError(
-            f"model.name is {HUGGING_FACE}, which reads a network from a directory; set "
+            "model.name is hugging-face, which reads a network from a directory; set "
             "model.weights to it"
         )
     settings, values = tokens.settings(directory), Path(directory) / VALUES
@@ -149,7 +148,7 @@ def _library() -> Any:
     try:
         import transformers  # noqa: PLC0415  (an extra)
     except ImportError:
-        needs = f"model.name is {HUGGING_FACE}, which needs transformers"
+        needs = "model.name is hugging-face, which needs transformers"
         raise InputError(f"{needs}: {tokens.EXTRA}") from None
     quiet: Any = transformers.logging
     quiet.set_verbosity_error()

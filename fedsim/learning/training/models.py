@@ -119,9 +119,6 @@ MODELS: dict[str, Builder] = {
 
 TORCHVISION, HUGGING_FACE = "torchvision:", "hugging-face"
 
-STATISTICS = "running_mean"
-"""An entry of a BatchNorm that has seen data, which its replacements do not have."""
-
 
 def is_own_code(name: str) -> bool:
     """Return whether a network is built by the user's own code, "package.module:name"."""
@@ -214,6 +211,7 @@ def _started(
 ) -> nn.Module:
     """Return a network with its first values, and without layers that mix records if so asked."""
     values: dict[str, Tensor] = {}
+    first = False
     if name == HUGGING_FACE:
         from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for these)
 
@@ -228,8 +226,9 @@ def _started(
             from fedsim.learning.training import pretrained  # noqa: PLC0415  (for files alone)
 
             values = pretrained.read_values(tuning.weights, tuning.sha256)
-    # BatchNorm's statistics must be loaded before a replacement takes them over.
-    first = batch_norm == "channel-affine" and any(each.endswith(STATISTICS) for each in values)
+            # BatchNorm's statistics must be loaded before a replacement takes them over.
+            has_statistics = any(each.endswith(pretrained.STATISTICS) for each in values)
+            first = batch_norm == "channel-affine" and has_statistics
     if values and first:
         pretrained.put(model, values)
     if batch_norm != "refuse":

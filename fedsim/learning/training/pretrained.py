@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.learning.data import tokens
-from fedsim.learning.training.models import STATISTICS
 
 LOG = logging.getLogger(__name__)
 
 COUNTER = "num_batches_tracked"
 """BatchNorm's count of batches, which is not needed."""
+
+STATISTICS = "running_mean"
+"""An entry of a BatchNorm that has seen data, which its replacements do not have."""
 
 FILES = (tokens.CONFIG, tokens.TOKENIZER, "model.safetensors")
 """The files that identify a Hugging Face directory."""
