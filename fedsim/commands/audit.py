@@ -79,6 +79,7 @@ def audit(
     round. With --follow, while it is written.
 
     Scores (.csv, with columns included and score): bounds on ε from canaries that a coin included.
+    They may refute a claim, and support none.
 
     An app or a loop is run in a separate process with your rights: only name code that you would
     run yourself. Exit status: 0 the claim is supported, or nothing is claimed (3 with --strict);
