@@ -3,7 +3,7 @@
 report.json has the same keys for every kind, and `details` of the kind's own.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from html import escape
@@ -15,7 +15,6 @@ from pydantic.json_schema import JsonSchemaValue
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import (
     IS,
-    TO_CLAIM,
     Claim,
     Evidence,
     Finding,
@@ -23,8 +22,7 @@ from fedsim.audits.judgement.claim import (
     alarms,
     judge,
 )
-from fedsim.audits.results.checks import GateCheck, GateRule, of_audit, of_claim
-from fedsim.audits.results.conditions import names, number_at
+from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.numbers import REALS, Real
 from fedsim.audits.results.rows import Row, judged
 from fedsim.audits.results.view import View, audit_view
@@ -57,8 +55,6 @@ class AuditReport(Generic[Details]):
     vantage: str
     """Observer whose row is judged, and which the short names of a gate stand for."""
     rows: Mapping[str, Row]
-    checks: Sequence[GateCheck]
-    """What a release gate would check."""
     findings: Sequence[Finding]
     """Objections of the audit; those of severity "alarm" are counted below."""
     alarms: int
@@ -136,10 +132,9 @@ def concluded(
     findings: Sequence[Finding],
     delta: float | None,
     confidence: float,
-    rules: Sequence[GateRule] = (),
     **facts: Any,
 ) -> AuditReport[Any]:
-    """Return the report of an audit: rows, verdict, states and checks of every kind.
+    """Return the report of an audit: rows, verdict and states of every kind.
 
     Args:
         views: a view of each observer; the last one is judged.
@@ -147,7 +142,6 @@ def concluded(
             the claim is added to it.
         findings: objections of the audit; one that names the proof is added to them.
         delta: of every epsilon.
-        rules: checks that this kind of audit alone makes.
         facts: kind, name, unit, details and versions.
     """
     rows = [audit_view(view, confidence) for view in views]
@@ -164,7 +158,7 @@ def concluded(
     doubted = alarms(found) > 0 and verdict is not Verdict.SUPPORTED
     measured = {row.observer for row in rows if row.attack or row.noise}
     alarmed = measured | {rows[-1].observer} if doubted or verdict is Verdict.CONVICTED else ()
-    report: AuditReport[Any] = AuditReport(
+    return AuditReport(
         claim=claim,
         verdict=verdict,
         reasons=judgement.reasons,
@@ -174,29 +168,5 @@ def concluded(
         rows=judged(rows, alarmed),
         delta=delta,
         confidence=confidence,
-        checks=[],
         **facts,
     )
-    known = names(report.kind)
-    made = [rule.made(report.report) for rule in _rules(report, rules) if rule.reads(known)]
-    return replace(report, checks=[_of_the_claim(report), *made])
-
-
-def _rules(report: AuditReport[Any], further: Sequence[GateRule]) -> Iterator[GateRule]:
-    claim = report.claim
-    yield from of_audit(report.report)
-    compared = report.verdict is not Verdict.NOT_JUDGED
-    if claim is not None and compared and claim.delta == report.delta:
-        yield from of_claim(claim.epsilon, report.report)
-    yield from further
-
-
-def _of_the_claim(report: AuditReport[Any]) -> GateCheck:
-    """Return whether the claim holds; the exit status of the audit is its gate."""
-    claim, verdict = report.claim, report.verdict
-    if claim is None:
-        return GateCheck(f"No ε is claimed. {TO_CLAIM}", "cannot-tell", "")
-    text = f"The claim of ε = {claim.epsilon:g} at δ = {claim.delta:g} is {IS[verdict]}."
-    if verdict is Verdict.SUPPORTED:
-        return GateCheck(text, "passed", "")
-    return GateCheck(text, "cannot-tell" if verdict is Verdict.NOT_JUDGED else "failed", "")

@@ -6,7 +6,7 @@ the noise would have.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,7 +22,6 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import CanaryFindings, Look
-from fedsim.audits.results.checks import TOTAL, GateRule
 from fedsim.audits.results.conditions import LIVE
 from fedsim.audits.results.rows import Limit, Noise, Row
 from fedsim.audits.results.view import View
@@ -36,9 +35,6 @@ from fedsim.privacy.accounting import PLD
 
 AUDITOR = "auditor"
 """The observer that an auditor's node stands for."""
-
-HALF = 0.5
-"""Share of the claimed noise that must be detectable, with `detectable.POWER`."""
 
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 ABOVE = (
@@ -57,7 +53,6 @@ UNABLE = (
 EXCEEDED = "the noise that the server states allows epsilon {:.4g}, above the claim"
 UNENDED = "the transcript does not state that the run has ended"
 NO_ROUND = "no round was observed from its beginning to its end"
-MISSED = GateRule("missed > 0", "The auditor saw every round.", "The auditor missed rounds.")
 
 Scored = tuple[Bools, Floats]
 """Worlds and final log-odds of the observed trials."""
@@ -152,31 +147,9 @@ def assemble(
         findings=findings,
         delta=None if config is None else config.privacy.delta,
         confidence=confidence,
-        rules=[*_checks(limit)],
         details=_details(audit, facts, last, confidence),
         versions=facts.versions,
     )
-
-
-def _checks(limit: Limit | None) -> Iterator[GateRule]:
-    yield MISSED
-    if limit is None:
-        return
-    if limit.rho_alpha < 1:
-        yield GateRule(
-            f"advantage.high > {limit.rho_alpha!r}",
-            "The measured advantage lies below the limit of theory.",
-            "",
-            "The audit does not show that the auditor stays below the limit of theory.",
-            proof="",
-        )
-    if math.isfinite(limit.epsilon):
-        yield GateRule(
-            f"{TOTAL[LIVE]} > {1.001 * limit.epsilon!r}",
-            "Everything released has no more ε than one training.",
-            "Everything released costs more ε than one training.",
-            "The total ε of everything released is not known.",
-        )
 
 
 def _details(
@@ -352,7 +325,7 @@ def able(audit: LiveAudit, observed: Bools | None, bound: float | None) -> bool:
         scores = np.where(observed, 1.0, -1.0)  # of an auditor that wins all trials
         won = estimators.advantage(observed, scores, ALARM_CONFIDENCE).interval.low > bound
     told = audit.noise is not None and audit.noise.telling
-    return won or told or _share_by_canaries(audit)[0] >= HALF
+    return won or told or _share_by_canaries(audit)[0] >= detectable.HALF
 
 
 def _detects(audit: LiveAudit, observed: Bools | None) -> list[float] | None:

@@ -28,7 +28,6 @@ from fedsim.audits.recorded.releases import (
     ReleaseReport,
 )
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.results.checks import GateRule
 from fedsim.audits.results.conditions import TRANSCRIPT
 from fedsim.audits.results.rows import Row
 from fedsim.audits.steps.step import unbelievable
@@ -74,21 +73,6 @@ NO_END = "the transcript does not state that the run has ended"
 REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
 UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
 TORN = "the recorder stopped during the last round, which was dropped"
-
-CHECKS = (
-    GateRule(
-        "details.transcript.torn_bytes > 0",
-        "The transcript is whole.",
-        "The end of the transcript is missing, as after a crash.",
-        "The transcript is still being written.",
-    ),
-    GateRule(
-        "rows.server.rho_alpha >= 1",
-        "The recording shows noise that protects a client's update from the server.",
-        "The recording shows no noise that would protect a client's update from the server.",
-    ),
-)
-"""Checks of a transcript alone; the second one where the server has a row."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +171,6 @@ class Auditor:
             findings=findings,
             delta=delta,
             confidence=confidence,
-            rules=CHECKS[: 1 + any(view.observer == "server" for view in measured.views)],
             details=RecordedDetails(
                 facts=self.facts,
                 rounds=self.rounds,

@@ -19,6 +19,9 @@ from adversaries.statistics.roots import find_root
 POWER = 0.95
 """Probability with which the audit would have raised its alarm."""
 
+HALF = 0.5
+"""Share of the claimed noise below which an audit should notice the shortfall."""
+
 
 def by_energy(freedom: float, tail: float, beside: float = 0.0) -> float:
     """Return the share for an alarm at a small sum of squares.

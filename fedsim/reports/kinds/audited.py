@@ -15,9 +15,9 @@ from fedsim.audits.judgement.claim import TO_CLAIM, Finding, Verdict
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_rounds import Look
 from fedsim.audits.results import conditions, verdicts
-from fedsim.audits.results.checks import HALF
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.verdicts import StateWords
+from fedsim.audits.run.detectable import HALF
 from fedsim.common import report_directory
 from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.document import blocks as doc

@@ -142,8 +142,6 @@ def test_canaries_that_records_hide_show_no_least_noise(tmp_path, capsys, monkey
     noise = report["rows"]["auditor"]["noise"]
     # The sums say more here than the canaries.
     assert noise["low"] == 0 and SEEN < noise["high"] < 2
-    (check,) = (each for each in report["checks"] if each["condition"] == "noise.low < 0.9")
-    assert check["outcome"] == "cannot-tell"
 
 
 @pytest.mark.slow

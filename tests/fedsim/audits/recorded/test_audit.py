@@ -488,13 +488,12 @@ def test_canaries_measure_mu_through_the_models_alone():
     )
 
 
-def test_a_claim_that_canaries_refute_fails_their_check():
+def test_a_claim_that_canaries_refute_is_convicted():
     quiet = canary_transcript(0, 5.0, 30)
     report = audit(quiet, AuditOptions(claim=Claim(50.0, DELTA, unit="client")))
     assert (report.verdict, report.vantage) == ("convicted", "participant")
     assert (report.proven_epsilon or 0.0) > 50
-    failed = [each["condition"] for each in report.report["checks"] if each["outcome"] == "failed"]
-    assert "epsilon.low > 50.0" in failed
+    assert report.row.standing == "contradicted"
 
 
 def test_a_round_that_was_missed_has_no_score():
