@@ -175,7 +175,7 @@ def test_canaries_prove_what_the_command_says(printed, tmp_path):
     found = fedsim.audit((coins, scores), delta=1e-5).details.bounds
     assert found == fedsim.audit(path, delta=1e-5).details.bounds
     said = printed("audit", path, "--delta", "1e-5", "--json")
-    assert said["bounds"]["f_dp"]["epsilon"] == found["f_dp"].epsilon > 1
+    assert said["details"]["bounds"]["f_dp"]["epsilon"] == found["f_dp"].epsilon > 1
 
 
 def test_membership_is_that_of_the_command(small, printed, tmp_path):
