@@ -172,8 +172,8 @@ def test_canaries_prove_what_the_command_says(printed, tmp_path):
     for source in ((coins, scores), path):
         with pytest.raises(InputError, match="trial"):
             fedsim.audit(source, trial=999)
-    found = fedsim.audit((coins, scores), delta=1e-5).details.bounds
-    assert found == fedsim.audit(path, delta=1e-5).details.bounds
+    found = fedsim.audit((coins, scores), delta=1e-5).details.details.bounds
+    assert found == fedsim.audit(path, delta=1e-5).details.details.bounds
     said = printed("audit", path, "--delta", "1e-5", "--json")
     assert said["details"]["bounds"]["f_dp"]["epsilon"] == found["f_dp"].epsilon > 1
 
