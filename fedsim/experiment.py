@@ -1,5 +1,6 @@
 """The execution of one experiment: its checks, then its federation."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,6 +12,7 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import configuration
+from fedsim.common.parent import end_with_parent
 from fedsim.configuration import Config, Scalar
 from fedsim.configuration.federation import CLIENT, OWN
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -237,9 +239,12 @@ def run_simulated(directory: RunDirectory) -> None:
     Args:
         directory: the run directory, which those processes lock and write.
     """
+    from fedsim.federation.runtimes.flower_command import FlowerError  # noqa: PLC0415
     from fedsim.federation.runtimes.simulation import in_own_process  # noqa: PLC0415
 
     in_own_process(directory.path)
+    if not directory.finished:
+        raise FlowerError("Flower's simulation ended before the run; the same command continues")
 
 
 def simulate(directory: str, failure: str) -> None:
@@ -252,11 +257,14 @@ def simulate(directory: str, failure: str) -> None:
     from fedsim import client_app, server_app  # noqa: PLC0415
     from fedsim.federation.runtimes.simulation import play  # noqa: PLC0415
 
+    end_with_parent()  # else a killed command would leave its run going
     try:
         config = RunDirectory.open(Path(directory)).config
         values = configuration.to_run_config(config)
         clients = config.federation.clients
         play(server_app.app, client_app.app, clients, config.run, values)
     except Exception as error:
-        Path(failure).write_text(str(error), encoding="utf-8")
-        raise
+        while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        Path(failure).write_text(str(error) or type(error).__name__, encoding="utf-8")
+        os._exit(1)  # the server's thread may still wait for clients, which never come

@@ -25,7 +25,7 @@ from flwr.clientapp import ClientApp
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.deployment.supervision import end_with_parent
+from fedsim.common.parent import end_with_parent
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.flower_names import (
     ErrorCode,

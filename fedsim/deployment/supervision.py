@@ -4,7 +4,6 @@ The parent is `fedsim deploy superlink` or `fedsim deploy supernode`. Its childr
 however it ends. `missing` tells from outside whether a service is complete.
 """
 
-import ctypes
 import logging
 import os
 import signal
@@ -18,6 +17,8 @@ from typing import Self
 
 import psutil
 
+from fedsim.common.parent import end_with_parent
+
 log = logging.getLogger(__name__)
 
 PAUSE = 5.0
@@ -25,10 +26,6 @@ PAUSE = 5.0
 
 LONGEST_END = 10.0
 """Seconds in which a process must end after SIGTERM."""
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-PARENT_DEATH = 1
-"""Linux's PR_SET_PDEATHSIG."""
 
 PARTS = {
     "superlink": {"the SuperLink": "flower-superlink", "flower-superexec": "flower-superexec"},
@@ -58,11 +55,6 @@ class Part:
         command, before = self.command(), end_with_parent
         # Between fork and exec it makes one system call, and takes no lock.
         self.process = subprocess.Popen(command, env=self.environment, preexec_fn=before)  # noqa: PLW1509
-
-
-def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Ask Linux to send this process a signal when its parent ends."""
-    LIBC.prctl(PARENT_DEATH, number)
 
 
 class Service:

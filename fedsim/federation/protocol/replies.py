@@ -114,9 +114,14 @@ def check_round(reply: Message, round: int) -> None:
         raise ValueError(f"it belongs to round {claimed:g}")
 
 
-def _check_seconds(reply: Message) -> None:
+def seconds_of(reply: Message) -> float:
+    """Return how long a client says that it computed; 0 where it does not say."""
     if "seconds" not in messages.metric_records(reply.content).get(messages.METRICS, {}):
-        return
-    seconds = messages.metric(reply, "seconds")
+        return 0.0
+    return messages.metric(reply, "seconds")
+
+
+def _check_seconds(reply: Message) -> None:
+    seconds = seconds_of(reply)
     if not 0 <= seconds <= MOST_SECONDS:
         raise ValueError(f"it claims to have computed for {seconds:g} seconds")

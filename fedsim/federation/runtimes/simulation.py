@@ -73,8 +73,14 @@ def in_own_process(directory: Path) -> None:
                 start_new_session=True,
             )
         try:
-            if process.wait():
-                lines = (failure if failure.exists() else log).read_text().strip().splitlines()
+            if (status := process.wait()) < 0:
+                raise FlowerError(
+                    f"Flower's simulation was killed (signal {-status}), perhaps for its memory; "
+                    "the same command continues"
+                )
+            if status:
+                written = (failure if failure.exists() else log).read_text(errors="replace")
+                lines = written.strip().splitlines()
                 raise FlowerError(" ".join(lines[-1:]) or "Flower's simulation ended by itself")
         finally:
             stop(process, home)

@@ -12,8 +12,9 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from adversaries.arrays import Floats
-from fedsim.federation.protocol import messages, secure_aggregation
+from fedsim.federation.protocol import secure_aggregation
 from fedsim.federation.protocol.messages import Role
+from fedsim.federation.protocol.replies import seconds_of
 from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.runs.ledger import Attempt
 from fedsim.federation.server import acceptance
@@ -59,14 +60,12 @@ class Training:
         Raises BudgetExceededError for a round that costs too much, before it leaves.
         Raises ClientFailedError if a client is missing that may not be, or its sum is false.
         """
-        rounds, begun = self.batch.plan.rounds, state.round
         self._optimizer.resume(state.optimizer)
         each(state)
-        for _ in range(begun, rounds):
+        for _ in range(state.round, self.batch.plan.rounds):
             state = self.play(state)
             each(state)
-        if begun < rounds:
-            self._conclude(state)
+        self._conclude(state)  # also of a resumed one: a kill may have come before this message
         return state
 
     def play(self, state: State) -> State:
@@ -206,4 +205,4 @@ class Training:
         return [*self.grid.send_and_receive(requests, timeout=timeout)] if requests else []
 
     def _count(self, replies: Iterable[Message]) -> None:
-        self.seconds += sum(messages.metric(reply, "seconds") for reply in replies)
+        self.seconds += sum(map(seconds_of, replies))

@@ -1,11 +1,13 @@
 """The encoding of a round as JSON and arrays, and its decoding."""
 
 from dataclasses import asdict
+from types import NoneType
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from adversaries.errors import InputError
 from fedsim.federation.transcripts.records import (
@@ -20,7 +22,21 @@ from fedsim.federation.transcripts.records import (
 NUMERIC = "biuf"
 """Kinds of NumPy's types that a transcript keeps: booleans, integers and floating-point numbers."""
 
-Places = dict[str, str]
+
+def _of(*kinds: type) -> BeforeValidator:
+    """Return a check that ends at the first wrong entry: a schema would keep an error of each."""
+
+    def check(entries: Any) -> Any:
+        named = enumerate(entries) if isinstance(entries, list) else ()
+        for name, value in entries.items() if isinstance(entries, dict) else named:
+            if not isinstance(value, kinds):
+                raise ValueError(f"'{str(name)[:80]}' is {repr(value)[:80]}")
+        return entries
+
+    return BeforeValidator(check)
+
+
+Places = Annotated[dict[str, str], _of(str)]
 """Names of arrays in the file, by their own names."""
 
 
@@ -34,7 +50,7 @@ class _Reply(_Text):
     node: int
     arrays: Places
     num_examples: float | None
-    metrics: dict[str, Value]
+    metrics: Annotated[dict[str, Value], _of(bool, int, float, str, list, NoneType)]
 
 
 class _Canary(_Text):
@@ -45,21 +61,21 @@ class _Canary(_Text):
 
 
 class _Round(_Text):
-    """The text of a round's file; `recording` and `number` are its place."""
+    """The text of a round's file; `before` is the digest of the file ahead of it."""
 
-    recording: str
+    before: str
     number: int
     round: int
     model: Places
-    replies: list[_Reply]
+    replies: Annotated[list[_Reply], FailFast()]
     unprotected: Places | None
     aggregate: Places | None
-    participants: list[int] | None
-    mechanism: dict[str, Scalar]
+    participants: Annotated[list[int] | None, _of(int)]
+    mechanism: Annotated[dict[str, Scalar], _of(bool, int, float, str)]
     canary: _Canary | None
 
 
-def packed_round(observed: ObservedRound, recording: str, number: int) -> tuple[bytes, Arrays]:
+def packed_round(observed: ObservedRound, before: str, number: int) -> tuple[bytes, Arrays]:
     """Return a round as JSON and arrays.
 
     Returns: its text, with the names of its arrays; and these arrays, little-endian.
@@ -81,7 +97,7 @@ def packed_round(observed: ObservedRound, recording: str, number: int) -> tuple[
 
     try:
         text = _Round(
-            recording=recording,
+            before=before,
             number=number,
             round=int(observed.round),
             model=put(observed.model),
@@ -104,10 +120,13 @@ def packed_round(observed: ObservedRound, recording: str, number: int) -> tuple[
         raise InputError(
             f"{complaint(error)}, which is no number, text or list of numbers"
         ) from None
-    return text.model_dump_json().encode(), stored
+    try:
+        return text.model_dump_json().encode(), stored
+    except PydanticSerializationError:
+        raise InputError("a text is no Unicode, which a transcript does not keep") from None
 
 
-def unpacked_round(text: bytes, arrays: Arrays, recording: str, number: int) -> ObservedRound:
+def unpacked_round(text: bytes, arrays: Arrays, before: str, number: int) -> ObservedRound:
     """Return the round of a file. Raises ValueError, or other errors of `reading.DAMAGE`."""
     if wrong := [name for name, array in arrays.items() if array.dtype.kind not in NUMERIC]:
         raise ValueError(f"array '{wrong[0]}' is not numeric")
@@ -115,8 +134,8 @@ def unpacked_round(text: bytes, arrays: Arrays, recording: str, number: int) -> 
         read = _Round.model_validate_json(text)
     except ValidationError as error:
         raise ValueError(complaint(error)) from None
-    if (read.recording, read.number) != (recording, number):
-        raise ValueError("it is of another recording, or of another place in this one")
+    if (read.before, read.number) != (before, number):
+        raise ValueError("it does not follow the file before it")
 
     def taken(places: Places) -> Arrays:
         return {name: arrays[place] for name, place in places.items()}
@@ -141,10 +160,12 @@ def unpacked_round(text: bytes, arrays: Arrays, recording: str, number: int) -> 
 
 def complaint(error: ValidationError) -> str:
     """Return the first complaint of a schema, in a few words."""
-    first = error.errors()[0]
+    first = error.errors(include_url=False)[0]
     return f"'{'.'.join(map(str, first['loc']))}' is {repr(first['input'])[:80]}"
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of NumPy as Python's."""
+    """Return numbers of NumPy as Python's, and a tuple as a list."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.federation.transcripts.encoding import complaint, packed_round, unpacked_round
+from fedsim.federation.transcripts.encoding import Places, complaint, packed_round, unpacked_round
 from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
 
 SUFFIX = ".fedt"
@@ -67,8 +67,14 @@ def count(path: Path) -> int:
     return len(numbers)
 
 
+def digest(path: Path, number: int) -> str:
+    """Return the digest of a round's file, and of the facts for 0. Raises OSError."""
+    with reading.opened(of_round(path, number) if number else path / FACTS) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class _Facts(BaseModel):
-    """The content of facts.json; `recording` is random, and stands in every round too."""
+    """The content of facts.json; `recording` is random, so that no two recordings are alike."""
 
     model_config = ConfigDict(strict=True)
 
@@ -78,11 +84,11 @@ class _Facts(BaseModel):
     app: str
     node: int | None
     run: str
-    versions: dict[str, str]
+    versions: Places
 
 
 class End(BaseModel):
-    """How a transcript ended: the number of its rounds, and why others are missing.
+    """How a transcript ended: its rounds, the digest of the last, and why others are missing.
 
     resumable: whether another writer may continue.
     """
@@ -90,24 +96,21 @@ class End(BaseModel):
     model_config = ConfigDict(strict=True)
 
     rounds: int
+    last: str
     incomplete: str
     resumable: bool
 
 
-def write_facts(path: Path, facts: TranscriptFacts) -> str:
-    """Write the facts of a new transcript; return the name of the recording."""
+def write_facts(path: Path, facts: TranscriptFacts) -> None:
+    """Write the facts of a new transcript."""
     recording = secrets.token_hex(16)
     versions = dict(facts.versions)
     text = {"version": VERSION, "recording": recording, **vars(facts), "versions": versions}
     _write(path / FACTS, text)
-    return recording
 
 
-def read_facts(path: Path) -> tuple[TranscriptFacts, str]:
-    """Return the facts of a transcript, and the name of the recording.
-
-    Raises InputError if they are missing or malformed.
-    """
+def read_facts(path: Path) -> TranscriptFacts:
+    """Return the facts of a transcript. Raises InputError if they are missing or malformed."""
     try:
         recorded, exists = (path / FACTS).exists(), path.exists()
         empty = not recorded and is_empty(path)
@@ -129,13 +132,13 @@ def read_facts(path: Path) -> tuple[TranscriptFacts, str]:
                 f"version {VERSION}: use the fedsim that wrote it, or a newer one"
             )
         values = dict(_validated(_Facts, text))
-        recording = values.pop("recording")
-        return TranscriptFacts(**values), recording
+        del values["recording"]
+        return TranscriptFacts(**values)
 
 
-def write_round(path: Path, number: int, observed: ObservedRound, recording: str) -> None:
+def write_round(path: Path, number: int, observed: ObservedRound, before: str) -> None:
     """Write a round. Raises InputError for arrays that are not numeric, or too many; OSError."""
-    text, arrays = packed_round(observed, recording, number)
+    text, arrays = packed_round(observed, before, number)
     if len(arrays) > MOST_ARRAYS:
         raise InputError(f"a round of {len(arrays)} arrays is too large for a transcript")
     content: dict[str, Any] = {TEXT: np.frombuffer(text, np.uint8), **arrays}
@@ -143,7 +146,7 @@ def write_round(path: Path, number: int, observed: ObservedRound, recording: str
         np.savez(file, **content)
 
 
-def read_round(path: Path, number: int, recording: str) -> ObservedRound:
+def read_round(path: Path, number: int, before: str) -> ObservedRound:
     """Return a round. Raises InputError if its file is damaged, malformed, or another's."""
     file = of_round(path, number)
     with reading.damage(lambda why: _malformed(file, why)):
@@ -151,7 +154,7 @@ def read_round(path: Path, number: int, recording: str) -> ObservedRound:
         content = arrays.pop(TEXT)
         if content.nbytes > reading.MOST_JSON:
             raise ValueError(f"its text has more than {reading.MOST_JSON} bytes")
-        return unpacked_round(content.tobytes(), arrays, recording, number)
+        return unpacked_round(content.tobytes(), arrays, before, number)
 
 
 def write_end(path: Path, end: End) -> None:
@@ -167,8 +170,10 @@ def read_end(path: Path) -> End | None:
             return None
 
 
-def check_end(path: Path, end: End, rounds: int) -> None:
+def check_end(path: Path, end: End, rounds: int, last: str) -> None:
     """Raise InputError if an ended transcript has other rounds than when it ended."""
+    if end.rounds == rounds and end.last != last:
+        raise _malformed(path / END, "another round was the last one when it ended")
     if end.rounds != rounds:
         raise _malformed(path / END, f"it names {end.rounds} rounds, but there are {rounds}")
 

@@ -21,9 +21,9 @@ class Reader:
     """
 
     def __init__(self, path: Path) -> None:
-        self.facts, self._recording = folder.read_facts(path)
+        self.facts = folder.read_facts(path)
         self.ended, self.incomplete = False, ""
-        self._path, self._read = path, 0
+        self._path, self._read, self._before = path, 0, folder.digest(path, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -35,12 +35,14 @@ class Reader:
         """Yield the rounds that were not read yet. Raises InputError for damage."""
         end = folder.read_end(self._path)  # of a growing one, before its rounds
         while folder.of_round(self._path, self._read + 1).exists():
+            observed = folder.read_round(self._path, self._read + 1, self._before)
             self._read += 1
-            yield folder.read_round(self._path, self._read, self._recording)
+            self._before = folder.digest(self._path, self._read)
+            yield observed
         self.ended = end is not None and end == folder.read_end(self._path)  # else it goes on
         if end is not None and self.ended:
             folder.count(self._path)  # a later one may stand behind one that is missing
-            folder.check_end(self._path, end, self._read)
+            folder.check_end(self._path, end, self._read, self._before)
             self.incomplete = end.incomplete
 
     @property

@@ -19,7 +19,7 @@ class Writer:
 
     def __init__(self, path: Path, facts: TranscriptFacts) -> None:
         self.path = private_files.as_named(path)
-        self._count, self._recording = 0, ""
+        self._count, self._last = 0, ""
         try:
             foreign = path.exists() and not folder.is_empty(path)
             if foreign and not (path / folder.FACTS).exists():
@@ -50,12 +50,15 @@ class Writer:
         """
         if self._lock < 0:
             raise InputError(f"the transcript '{self.path}' is closed, so no round can follow")
-        folder.write_round(self.path, self._count + 1, observed, self._recording)
+        folder.write_round(self.path, self._count + 1, observed, self._last)
         self._count += 1
+        self._last = folder.digest(self.path, self._count)
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
         """Note that the transcript has ended, so that only a resumable one may go on; close."""
-        end = folder.End(rounds=self._count, incomplete=incomplete, resumable=resumable)
+        end = folder.End(
+            rounds=self._count, last=self._last, incomplete=incomplete, resumable=resumable
+        )
         folder.write_end(self.path, end)
         self.close()
 
@@ -77,10 +80,8 @@ class Writer:
         for part in folder.torn(self.path):
             part.unlink(missing_ok=True)
         if not (self.path / folder.FACTS).exists():
-            self._recording = folder.write_facts(self.path, facts)
-        elif (known := folder.read_facts(self.path))[0] == facts:
-            self._recording = known[1]
-        else:
+            folder.write_facts(self.path, facts)
+        elif folder.read_facts(self.path) != facts:
             raise InputError(
                 f"the transcript '{self.path}' belongs to another recording; name another folder"
             )
@@ -88,6 +89,7 @@ class Writer:
         if end is not None and not end.resumable:
             raise InputError(f"the transcript '{self.path}' has ended; name another folder")
         self._count = folder.count(self.path)
+        self._last = folder.digest(self.path, self._count)
         if end is not None:
-            folder.check_end(self.path, end, self._count)
+            folder.check_end(self.path, end, self._count, self._last)
             (self.path / folder.END).unlink()

@@ -73,6 +73,36 @@ def test_each_client_gets_a_core_and_an_equal_share_of_a_gpu(device, share, monk
     assert found["client_resources"] == {"num_cpus": 1, "num_gpus": share}
 
 
+STARTED = """
+import subprocess, sys, time
+inner = '''
+import sys, time
+from fedsim import experiment
+from fedsim.federation.runtimes import simulation
+simulation.play = lambda *_: time.sleep(600)
+print("begun", flush=True)
+experiment.simulate(sys.argv[1], sys.argv[2])
+'''
+subprocess.Popen([sys.executable, "-c", inner, *sys.argv[1:]], start_new_session=True)
+time.sleep(600)
+"""
+
+
+def test_a_simulation_ends_with_a_command_that_was_killed(tmp_path):
+    config = from_run_config({"run.out": str(tmp_path / "run")})
+    RunDirectory.create(tmp_path / "run", config)
+    arguments = [str(tmp_path / "run"), str(tmp_path / "failure")]
+    command = [sys.executable, "-c", STARTED, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        (inner,) = psutil.Process(process.pid).children()
+        time.sleep(1)  # it asks Linux at its beginning
+        process.kill()
+        psutil.wait_procs([inner], timeout=20)
+        assert not inner.is_running()
+
+
 @pytest.mark.source
 def test_the_app_that_is_written_is_the_repositorys(tmp_path):
     write_app(tmp_path)

@@ -2,11 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.common import private_files
 from fedsim.federation.transcripts import folder
+from fedsim.federation.transcripts.encoding import unpacked_round
 from fedsim.federation.transcripts.reader import Reader, follow, read_transcript
 from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
@@ -156,7 +160,7 @@ def test_rounds_that_change_their_places_are_an_error(path):
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)
-    with pytest.raises(InputError, match="of another recording, or of another place"):
+    with pytest.raises(InputError, match="does not follow the file before it"):
         read_transcript(path)
 
 
@@ -165,8 +169,50 @@ def test_a_round_of_another_recording_is_an_error(path, tmp_path):
         for round in (7, 8, 9):
             writer.append(seen(round))
     folder.of_round(path, 2).write_bytes(folder.of_round(tmp_path / "other.fedt", 2).read_bytes())
-    with pytest.raises(InputError, match="of another recording, or of another place"):
+    with pytest.raises(InputError, match="does not follow the file before it"):
         read_transcript(path)
+
+
+def test_an_edited_round_and_one_of_another_continuation_are_errors(path, tmp_path):
+    Writer(path, FACTS).end(resumable=True)
+    copied = tmp_path / "copy.fedt"
+    shutil.copytree(path, copied)
+    for each, number in ((path, 10), (copied, 20)):
+        with Writer(each, FACTS) as writer:
+            writer.append(seen(number))
+            writer.append(seen(number + 1))
+    fourth = folder.of_round(path, 4)
+    own = fourth.read_bytes()
+    fourth.write_bytes(folder.of_round(copied, 4).read_bytes())
+    with pytest.raises(InputError, match=r"000005\.npz.*does not follow the file before it"):
+        read_transcript(path)
+    fourth.write_bytes(own)
+    before = folder.digest(path, 4)
+    folder.write_round(path, 5, replace(seen(11), participants=()), before)
+    Writer(path, FACTS).end()
+    assert len(read_transcript(path).rounds) == 5  # nothing follows it yet
+    folder.write_round(path, 5, seen(11), before)
+    with pytest.raises(InputError, match="another round was the last one"):
+        read_transcript(path)
+
+
+@pytest.mark.parametrize(
+    "hostile", ['"mechanism": {%s}', '"participants": [%s]', '"replies": [%s]']
+)
+def test_a_round_of_wrong_entries_takes_little_memory(hostile):
+    """A schema keeps an error of each wrong entry, of a kilobyte; the reader stops at the first."""
+    entries = [f'"{n}": {{}}' if "mechanism" in hostile else "{}" for n in range(100_000)]
+    whole = {"number": 1, "before": "", "round": 1, "model": {}, "unprotected": None}
+    whole |= {"replies": [], "aggregate": None, "participants": None, "mechanism": {}}
+    whole |= {"canary": None}
+    del whole[hostile.split('"')[1]]
+    text = json.dumps(whole)[:-1] + ", %s}"
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="is "):
+        unpacked_round((text % (hostile % ",".join(entries))).encode(), {}, "", 1)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 60e6
 
 
 def test_a_closed_transcript_takes_no_round_and_too_many_arrays_are_refused(path):
@@ -226,7 +272,7 @@ def forged(path, arrays=(), **changes):
     whole = {"round": 4, "model": {}, "replies": [], "own": {}, "unprotected": None}
     whole |= {
         "number": 4,
-        "recording": folder.read_facts(path)[1],
+        "before": folder.digest(path, 3),
         "aggregate": None,
         "participants": None,
         "mechanism": {},
