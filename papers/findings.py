@@ -256,7 +256,7 @@ DATA: Mapping[str, str] = {
     "--download",
     "adult": "put UCI's adult.data and adult.test into DIR/adult and give --data-root DIR",
     "abalone": "put UCI's abalone.data into DIR/abalone and give --data-root DIR",
-    "cifar-10": "put its original batches into DIR/cifar-10 and give --data-root DIR",
+    "cifar-10": "put torchvision's cifar-10-batches-py into DIR/cifar-10 and give --data-root DIR",
     "purchase-100": "put your own features.npy and labels.npy into DIR/purchase-100",
 }
 """Folder of a data set -> how to get it."""
