@@ -15,7 +15,7 @@ from fedsim import configuration
 from fedsim.common.parent import end_with_parent
 from fedsim.configuration import Config, Scalar
 from fedsim.configuration.federation import CLIENT, OWN
-from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
@@ -243,10 +243,6 @@ def run_simulated(directory: RunDirectory) -> None:
     from fedsim.federation.runtimes.simulation import in_own_process  # noqa: PLC0415
 
     in_own_process(directory.path)
-    if not directory.has(LAST_FILE):
-        raise RuntimeError(
-            f"Flower's simulation ended before the run did; {directory.resumed_by} continues"
-        )
     if not directory.finished:
         raise FlowerError("Flower's simulation ended before the run; the same command continues")
 
