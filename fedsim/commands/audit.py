@@ -174,6 +174,8 @@ def audit(
         raise InputError("--once and --patience need --follow; add it, or leave them out")
     if isinstance(target, tuple) or str(target).endswith(".csv"):
         return _of_scores(target, replace(options, data=_own(data)), strict, place)
+    if guesses or trial is not None:
+        raise InputError("--guesses and --trial are for scores (.csv); leave them out")
     path = Path() if callable(target) else Path(target)
     if path.suffix == ".py":
         raise InputError(f"'{path}' needs a training function; name it, as in {path}:train")
