@@ -91,6 +91,8 @@ def _paragraphs(
     yield Paragraph(Text(observers.meant(report)), 9)
     yield Paragraph(Text(_what_it_shows(report)), 2)
     yield Paragraph(Text(f"Model: {model_in_short(report)}"), 8)
+    if report.noise_source != "seed":  # else a caution says what it is
+        yield Paragraph(Text(first.released(report)))
     told = first.cautions(report)
     facts = filter(None, (released(report), first.canaries(report).strip()))
     for place, text in enumerate([*facts, *(label.title for label in told)]):

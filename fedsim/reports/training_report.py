@@ -257,7 +257,9 @@ def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Toward
         return release.UNPROTECTED
     model = next((each for each in observers if each.name == "released model"), observers[-1])
     who, unit = "anyone with the model", card.privacy.unit
-    return release.decide("Sharing public/", model.right_at_most, unit, who)
+    sharing = "Sharing what the rounds released" if card.uncovered else "Sharing public/"
+    covered = " ε does not cover all of public/: see the warnings." * bool(card.uncovered)
+    return f"{release.decide(sharing, model.right_at_most, unit, who)}{covered}"
 
 
 def _answer(card: ModelCard) -> Iterator[str]:

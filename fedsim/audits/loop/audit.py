@@ -170,7 +170,7 @@ class MeasuredLoop:
             runs=self.runs,
             provable=max(each.epsilon for each in most.values()),
             noise=None if noise is None else noise.facts,
-            least_noise=seen.noise_off[0] if seen.noise_off else "",
+            least_noise=seen.noise_off[0].strip(",") if seen.noise_off else "",
             missed_below=None if noise is None else noise.missed_below,
             influence=seen.influence,
             decisions=Decisions.of(found, len(self.worlds), self.order.seed, bounds),

@@ -106,8 +106,8 @@ RULES: dict[str, Rule] = {
     ),
     "realised-noise": Rule(
         lambda seen: seen.noise_off,
-        "the noise in {0[0]} is, over all steps, {0[1].low:.3g} to {0[1].high:.3g} times the "
-        "configured noise (chi-square, 99.99 % for the model and its tensors together)",
+        "{0[0]} the noise is {0[1].low:.3g} to {0[1].high:.3g} times the configured noise "
+        "(chi-square, 99.99 % for all steps and tensors together)",
         "let Opacus's optimizer alone add noise, once for each step",
     ),
     "clipping": Rule(

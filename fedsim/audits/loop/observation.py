@@ -25,10 +25,11 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 
 ALPHA = 1 - ALARM_CONFIDENCE
-NOISE_TAIL = ALPHA / 4
-"""Error at either end of the noise's intervals. Half of ALPHA is for all steps together, and half
-for the tensors of the model."""
+NOISE_TAIL = ALPHA / 6
+"""Error at either end of the noise's intervals. A third of ALPHA is for all steps together, a third
+for the tensors of the model, and a third for the single steps."""
 
+OVERALL = ", over all steps,"
 LEAST_NOISE = 1e-6
 """Noise multiplier below which there is no privacy."""
 
@@ -169,28 +170,37 @@ class LoopObservation:
     def noise_ratios(self) -> dict[str, Interval]:
         """Realised over configured noise by part, all together with ALARM_CONFIDENCE.
 
-        The squared length of the noise is chi-square. The parts are all steps of all runs, and each
-        tensor of the model in all of them.
+        The squared length of the noise is chi-square. The parts are all steps of all runs, each
+        tensor of the model in all of them, and each step of the honest runs.
         """
         whole = self.noise
         if not whole.steps:
             return {}
         tensors = of_noise.of_tensors(whole)
-        parts = {"the model": (sum(whole.energies), whole.freedom, NOISE_TAIL)}
+        parts = {f"in the model{OVERALL}": (sum(whole.energies), whole.freedom, NOISE_TAIL)}
         for place, each in enumerate(tensors, 1):
-            name = f"tensor {place} of the model's {len(tensors)}"
+            name = f"in tensor {place} of the model's {len(tensors)}{OVERALL}"
             parts[name] = *each, NOISE_TAIL / len(tensors)
+        runs = [each.steps for each in self.independent]
+        if len({len(each) for each in runs}) == 1:
+            for place, together in enumerate(zip(*runs, strict=True), 1):
+                part = of_noise.summed(together)
+                if part.steps:
+                    tail = NOISE_TAIL / len(runs[0])
+                    parts[f"in step {place}"] = sum(part.energies), part.freedom, tail
         return {name: of_noise.interval(*part) for name, part in parts.items()}
 
     @property
     def noise_off(self) -> tuple[str, Interval] | None:
         """The part with the least noise below the configured, and its interval; None without one.
 
-        The noise of a step is judged by `one_scale`.
+        A single step counts only where the steps do not share one scale.
         """
         least = 1 - of_noise.TOLERANCE
-        off = [part for part in self.noise_ratios.items() if part[1].high < least]
-        return min(off, key=lambda part: part[1].high, default=None)
+        off = [(where, each) for where, each in self.noise_ratios.items() if each.high < least]
+        whole = [each for each in off if each[0].endswith(OVERALL)]
+        chosen = whole if whole and self.one_scale else off
+        return min(chosen, key=lambda each: each[1].high, default=None)
 
     @cached_property
     def one_scale(self) -> bool:
@@ -388,7 +398,8 @@ def epsilon(observation: LoopObservation, delta: float, scale: float | None = No
         return None
     if min(multipliers) < LEAST_NOISE:
         return math.inf
-    if not observation.one_scale:  # no guarantee is known of noise of another shape
+    # Missing noise has its own measurement; noise of another shape has no known guarantee.
+    if not observation.one_scale and off is None:
         return None
     composed = mechanism(observation, scale)
     if composed is not None:

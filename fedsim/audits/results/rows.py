@@ -72,7 +72,12 @@ class Limit:
         at = epsilon(delta)
         if at is None:
             return None
-        most = advantage_of_curve(lambda each: epsilon(each) or 0.0, delta)
+
+        def known(each: float) -> float:
+            found = epsilon(each)
+            return math.inf if found is None else found
+
+        most = advantage_of_curve(known, delta)
         return cls.of_epsilon(at, most, source)
 
     @property

@@ -21,6 +21,7 @@ SUPPORTED = (
     "Supported is no approval: by itself, ε = {epsilon} allows up to {most} right answers about "
     "one {unit}; this noise allows {limit}."
 )
+OBJECTED = " An alarm names a mistake that theory has counted."
 HIGH = 0.95
 """Share of right answers from which a limit protects hardly anyone."""
 

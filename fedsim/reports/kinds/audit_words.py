@@ -255,7 +255,7 @@ def compared(report: AuditReport[Any]) -> str:
         case LoopDetails() as found:
             replaced = found.neighbouring is Neighbouring.REPLACE
             other = "with one replaced" if replaced else "without one"
-            least = f" ε is of the noise that was measured in {found.least_noise}, over all steps."
+            least = f" ε is of the least noise that was measured {found.least_noise}."
             return (
                 f"The loop trained on {found.records} records, or on the same {other}; "
                 f"{found.worlds}.{least * bool(found.least_noise)}"

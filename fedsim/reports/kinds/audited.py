@@ -90,17 +90,20 @@ def sentence(finding: Finding) -> str:
 
 def released(report: AuditReport[Any]) -> str:
     """Return whether something may be released on this audit."""
-    if report.alarms or report.verdict is Verdict.CONVICTED:
+    supported = report.verdict is Verdict.SUPPORTED
+    if report.verdict is Verdict.CONVICTED or (report.alarms and not supported):
         return release.CONTRADICTED
     if report.verdict is not Verdict.SUPPORTED or report.claim is None:
         return UNSUPPORTED[report.verdict]
     claim = report.claim
-    return release.SUPPORTED.format(
+    note = "" if report.row.limit is None else report.row.limit.note
+    told = release.SUPPORTED.format(
         epsilon=number(claim.epsilon),
         most=percent(share(advantage_of_epsilon(claim.epsilon, claim.delta))),
         unit=report.unit or "record",
-        limit=_cells(report.row)[1],
+        limit=f"{_cells(report.row)[1]}{f' ({note})' * bool(note)}",
     )
+    return f"{told}{release.OBJECTED * bool(report.alarms)}"
 
 
 def decisions(report: AuditReport[Any]) -> list[str]:

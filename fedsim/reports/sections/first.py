@@ -143,7 +143,7 @@ def canaries(report: Report) -> str:
 RELEASE_NOTHING = "Release nothing of this run: its noise comes from a seed and protects no one."
 
 
-def _release(report: Report) -> str:
+def released(report: Report) -> str:
     """Return whether something of a run may be released."""
     if is_alarming(report):
         return release.CONTRADICTED
@@ -236,7 +236,9 @@ def decisions(report: Report) -> list[str]:
     for row in observers.shown(report):
         words = observers.state_words(report, row)
         if words.kind in ("alarm", "caution") or words is TOO_FEW:
-            more = f" For example, trials.count={4 * report.trials}." * (words is TOO_FEW)
+            # Under real noise, each further training would cost its own ε.
+            again = words is TOO_FEW and report.noise_source == "seed"
+            more = f" For example, trials.count={4 * report.trials}." * again
             advice[f"{words.advice}{more}"] = None
     advice |= dict.fromkeys(text for text, met in own_limits(report) if not met)
     if (detects := report.here.detects) is not None and detects < HALF and not report.alarms:
@@ -276,7 +278,7 @@ def first(report: Report, about: About) -> doc.FirstScreen:
         steps.append(["For lower limits: ", doc.Code(command)])
     table = [observers.short(report, row) for row in rows]
     return doc.FirstScreen(
-        release=_release(report),
+        release=released(report),
         answer=[lead, *report.contradictions.values(), *filter(None, [told]), *met],
         alarming=alarming,
         figure=doc.Bars(

@@ -202,7 +202,7 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
     assert "is supported" not in page
     assert f">{percent((1 + outcome.row.advantage) / 2)} (" in page
     assert "<dt>detects</dt>" in page
-    assert "The unit of privacy is all data of one client" in page
+    assert "The unit of privacy is all data of one client, a device or an organisation." in page
     assert [finding for finding in outcome.findings if finding.breaks] == []
     # Noise for records is none for a client's whole update.
     claim = replace(claim, unit="client")

@@ -15,9 +15,10 @@ from adversaries.statistics import gaussian
 from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.findings import findings
-from fedsim.audits.loop.observation import LoopObservation, epsilon, mechanism
+from fedsim.audits.loop.observation import LoopObservation, ObservedRun, epsilon, mechanism
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.steps.classes import LoopWatch
+from fedsim.audits.steps.noise import NoiseSums
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops" / "opacus_loops.py"
@@ -126,6 +127,27 @@ def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(
             for run in seen.present
         ]  # fmt: skip
         assert not replace(seen, present=tuple(uneven)).one_scale
+
+
+def test_too_little_noise_in_some_steps_is_an_alarm_though_all_together_have_enough(
+    watch: LoopWatch, observe: Observe
+) -> None:
+    seen = observe(Loop(loaded(f"{LOOPS}:correct"), watch))
+
+    def uneven(run: ObservedRun) -> ObservedRun:
+        shares = (0.49, 2 - 0.49)  # of the energy, in turn
+        steps = [
+            replace(
+                step, noise_energies=tuple(each * shares[place % 2] for each in step.noise_energies)
+            )
+            for place, step in enumerate(run.steps)
+        ]
+        return replace(run, steps=tuple(steps))
+
+    changed = replace(seen, present=tuple(map(uneven, seen.present)), absent=(), more=NoiseSums())
+    assert not changed.one_scale
+    assert changed.noise_off is not None and changed.noise_off[0].startswith("in step")
+    assert "realised-noise" in broken(changed)
 
 
 def test_a_norm_that_stays_is_no_adaptive_clipping_where_the_multiplier_varies(

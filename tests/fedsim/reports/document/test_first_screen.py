@@ -48,10 +48,10 @@ def test_what_is_below_guessing_stands_at_guessing_and_is_told_as_it_is():
 
 def test_the_numbers_of_a_gate_are_those_that_its_conditions_read():
     found = dict(first_screen.gate(REPORT))
-    assert found == {"epsilon": "2.500", "accuracy": "–", "alarms": "0"}
+    assert found == {"epsilon": "2.5", "accuracy": "–", "alarms": "0"}
     screen = FirstScreen(["Yes."], gate=first_screen.gate(REPORT))
     page = html.render(Document("a", "a", "a", screen, []))
-    assert "<dt>epsilon</dt><dd>2.500</dd>" in page.partition('<details id="gate">')[2]
+    assert "<dt>epsilon</dt><dd>2.5</dd>" in page.partition('<details id="gate">')[2]
     for name in found:
         assert parse(f"{name} > 0", ["training"]).path == name
 
