@@ -36,7 +36,7 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 9_100,
     "fedsim/deployment": 2_900,
-    "fedsim/audits": 13_700,
+    "fedsim/audits": 13_800,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,

@@ -72,12 +72,9 @@ class Limit:
         at = epsilon(delta)
         if at is None:
             return None
-
-        def known(each: float) -> float:
-            found = epsilon(each)
-            return math.inf if found is None else found
-
-        most = advantage_of_curve(known, delta)
+        most = advantage_of_curve(
+            lambda each: math.inf if (found := epsilon(each)) is None else found, delta
+        )
         return cls.of_epsilon(at, most, source)
 
     @property
