@@ -97,7 +97,8 @@ def _size(wing: str) -> int:
 
 @pytest.mark.parametrize("wing", BUDGETS)
 def test_a_wing_keeps_its_budget(wing: str) -> None:
-    assert _size(wing) <= HELD.get(wing, BUDGETS[wing])
+    most = HELD.get(wing, BUDGETS[wing])
+    assert _size(wing) <= most, f"{wing} holds {most} lines: remove as many before you add"
 
 
 @pytest.mark.parametrize("wing", HELD)

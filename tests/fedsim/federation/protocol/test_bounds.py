@@ -52,7 +52,7 @@ def test_every_number_of_a_configuration_has_a_range_or_a_reason_for_none():
     }
     bounded = {bound.key for bound in BOUNDS}
     free = [key for keys in ELSEWHERE.values() for key in keys]
-    assert numbers == bounded | set(free)
+    assert numbers == bounded | set(free), "a new number needs a row in BOUNDS, or a reason here"
     assert len(numbers) == len(bounded) + len(free)
 
 
