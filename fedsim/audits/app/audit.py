@@ -36,7 +36,7 @@ BOUNDS = ("clopper_pearson", "gaussian")
 
 UNKNOWN = (
     "theory does not know what {} adds to the aggregate of the updates, and the attack disproved "
-    "nothing. Theory covers Flower's own DP wrappers around FedAvg"
+    "nothing. Theory covers Flower's DP wrappers with fixed clipping around FedAvg"
 )
 """Why a claim is not judged where only an attack looked at it."""
 

@@ -1,8 +1,8 @@
 """Partitions of D: which client has which record."""
 
 import heapq
-import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -158,8 +158,12 @@ def _options(text: str) -> dict[str, int | float | str | bool]:
             raise InputError(
                 f"federation.partition has '{part}'; write name=value, separated by commas"
             )
-        try:
-            options[name] = tomllib.loads(f"x = {value}")["x"]
-        except tomllib.TOMLDecodeError:
-            options[name] = value
+        options[name] = _option(value)
     return options
+
+
+def _option(value: str) -> int | float | str | bool:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(value)
+    return {"true": True, "false": False}.get(value.lower(), value.strip("\"'"))

@@ -120,7 +120,7 @@ def _derived(
         elif values.dtype.kind != "U" and np.abs(different).max() <= LARGEST:
             schema[name] = NumberColumn(range=[float(different[0]), float(different[-1])])
         elif values.dtype.kind != "U":
-            unfit[name] = "has an infinite value, or too large a range"
+            unfit[name] = f"has an infinite value, or a number beyond {LARGEST:g}"
         elif len(different) <= MOST_CATEGORIES:
             schema[name] = Values(values=different.tolist())
         else:

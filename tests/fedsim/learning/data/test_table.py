@@ -120,7 +120,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
         ("a,label\n?,x\n,y\n", "every row of .* has a missing value"),
         ("a,label\n1,x\n2,x\n", "the same 'label' for all 2 records"),
         ("a,label\n1,x\ninf,y\n", "column 'a' .* infinite value"),
-        ("a,label\n-1.7e308,x\n1.7e308,y\n", "column 'a' .* too large a range"),
+        ("a,label\n-1.7e308,x\n1.7e308,y\n", "column 'a' .* number beyond"),
         ("label\nx\ny\n", "no feature columns besides 'label'"),
     ],
 )
