@@ -68,7 +68,7 @@ INNER = (
     "fedsim/audits/run/",
 )
 """Tests of guarantees and of mathematics. The others, which protect wording, pages, exit statuses
-and processes, are marked `outer`."""
+and processes, are marked `outer`, and so are all parameters of a test but the first."""
 
 QUICK = "not slow and not browser"
 """Expression of the default run in pyproject.toml."""
@@ -83,10 +83,12 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    seen = set()
     for item in items:
-        place = item.nodeid.partition("::")[0].partition("tests/")[2]
-        if not place.startswith(INNER):
+        place, test = item.nodeid.partition("tests/")[2], item.nodeid.partition("[")[0]
+        if not place.startswith(INNER) or test in seen:
             item.add_marker("outer")
+        seen.add(test)
 
 
 def pytest_addoption(parser):
