@@ -37,9 +37,9 @@ HELD = {
     "fedsim/federation": 9_100,
     "fedsim/deployment": 2_900,
     "fedsim/audits": 13_800,
-    "fedsim/reports": 8_300,
+    "fedsim/reports": 8_200,
     "fedsim/studies": 5_400,
-    "fedsim/commands": 5_600,
+    "fedsim/commands": 5_400,
     "papers": 7_000,
     "tests": 55_600,
 }
