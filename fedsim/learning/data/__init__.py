@@ -62,9 +62,17 @@ BUNDLED = ("digits", "breast-cancer")
 def load(
     name: str, root: str = "", label: str = "label", exclude: tuple[str, ...] = (), **others: Any
 ) -> Dataset:
-    """Return the named dataset; `others` are further keys of `Source`.
+    """Return the named dataset.
 
-    Raises InputError for an unknown dataset, or for files or labels that are not as required.
+    Args:
+        name: a key of `DATASETS`, or MODULE:NAME of allowed code.
+        root: folder or file of the records; "" for bundled ones.
+        label: column or key of the labels.
+        exclude: columns or keys to leave out.
+        others: further fields of `Source`.
+
+    Raises:
+        InputError: the dataset is unknown, or its files or labels are not as required.
     """
     source = Source(name, root, label, exclude, **others)
     return _only(source) if source.classes else _load(source)

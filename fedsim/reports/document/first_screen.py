@@ -27,7 +27,7 @@ from fedsim.reports.document.blocks import (
     Prose,
     Words,
 )
-from fedsim.reports.document.wording import DASH, percent, span
+from fedsim.reports.document.wording import percent, plain, span
 
 GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
@@ -133,8 +133,7 @@ GATE = (
 
 def gate(report: Mapping[str, Any]) -> Entries:
     """Return the numbers that a release gate can test, by the names that --fail-if takes."""
-    found = readings(report).items()
-    return [(name, DASH if value is None else f"{value:.12g}") for name, value in found]
+    return [(name, plain(value)) for name, value in readings(report).items()]
 
 
 def sign_off(*, data: str, date: str, limits: str, purpose: str = "") -> list[tuple[str, str]]:
