@@ -7,7 +7,6 @@ writes another folder.
 import contextlib
 import hashlib
 import json
-import secrets
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,17 +67,17 @@ def count(path: Path) -> int:
 
 
 def digest(path: Path, number: int) -> str:
-    """Return the digest of a round's file, and of the facts for 0. Raises OSError."""
-    with reading.opened(of_round(path, number) if number else path / FACTS) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Return the SHA-256 of a round's file, which the next file names; 0: of the facts."""
+    file = of_round(path, number) if number else path / FACTS
+    with reading.damage(lambda why: _malformed(file, why)), reading.opened(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 class _Facts(BaseModel):
-    """The content of facts.json; `recording` is random, so that no two recordings are alike."""
+    """The content of facts.json."""
 
     model_config = ConfigDict(strict=True)
 
-    recording: str
     vantage: str
     recorder: str
     app: str
@@ -103,9 +102,7 @@ class End(BaseModel):
 
 def write_facts(path: Path, facts: TranscriptFacts) -> None:
     """Write the facts of a new transcript."""
-    recording = secrets.token_hex(16)
-    versions = dict(facts.versions)
-    text = {"version": VERSION, "recording": recording, **vars(facts), "versions": versions}
+    text = {"version": VERSION, **vars(facts), "versions": dict(facts.versions)}
     _write(path / FACTS, text)
 
 
@@ -131,9 +128,7 @@ def read_facts(path: Path) -> TranscriptFacts:
                 f"the transcript '{path}' has version {text.get('version')}; this fedsim reads "
                 f"version {VERSION}: use the fedsim that wrote it, or a newer one"
             )
-        values = dict(_validated(_Facts, text))
-        del values["recording"]
-        return TranscriptFacts(**values)
+        return TranscriptFacts(**dict(_validated(_Facts, text)))
 
 
 def write_round(path: Path, number: int, observed: ObservedRound, before: str) -> None:
