@@ -275,7 +275,8 @@ def _answer(card: ModelCard) -> Iterator[str]:
 def summary(directory: RunDirectory, card: ModelCard) -> RenderableType:
     """Return the result of a training on a terminal."""
     report = assemble(directory)
-    seen, steps = towards(report, card), _steps(report, card, towards(report, card))
+    seen = towards(report, card)
+    steps = _steps(report, card, seen)
     cells = [([each.name, *_cells(each, card)], each.bar.mark) for each in seen]
     headings = ["observer", *(each.lower().format(card.privacy.delta) for each in HEADINGS)]
     alarms = [Text(f"ALARM: {text}", "bold red") for text in report.contradictions]

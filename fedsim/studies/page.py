@@ -44,6 +44,7 @@ class StudyPage:
         table: of the first screen, the terminal and notebooks.
         label: what the numbers are, and what they are not.
         limits: of the study, for the sign-off.
+        release: whether anything may be released, ahead of the page's answer; "" where nothing is.
         also: blocks below the table, in all forms.
         sections: further blocks of the page alone.
         document: report.json; the page lists its numbers and short texts as settings.

@@ -122,8 +122,8 @@ def _at(share: float) -> float:
 
 
 NOT_STATED = "not stated"
-HALF = 0.5
-"""Share of the claimed noise below which an audit should see the shortfall."""
+WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
+"""What to decide of an audit that detects less than `detectable.HALF`."""
 
 GATE = (
     "A release gate ends with exit status 3 where a condition holds, or where its number is "

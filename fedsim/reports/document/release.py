@@ -1,4 +1,4 @@
-"""Whether what an answer is about may be released: the first sentence of a page or a summary.
+"""Whether what an answer is about may be released, in a sentence: on a page, the first.
 
 No answer approves a release: a guarantee says what an adversary can reach, and people decide
 whether that is acceptable.

@@ -22,7 +22,7 @@ from fedsim.common import report_directory
 from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import first_screen, release, terminal
-from fedsim.reports.document.first_screen import most, share, shares
+from fedsim.reports.document.first_screen import WEAK, most, share, shares
 from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
 from fedsim.reports.kinds import audit_words, course
@@ -36,7 +36,6 @@ ADVICE = {
     Verdict.SUPPORTED: "Decide whether the claim itself is acceptable.",
 }
 DECIDED = Verdict.SUPPORTED, Verdict.NO_CLAIM
-WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
 UNSUPPORTED = {
     Verdict.SUSPECT: release.SUSPECT,
     Verdict.NOT_JUDGED: release.UNTOLD,
@@ -93,7 +92,7 @@ def released(report: AuditReport[Any]) -> str:
     supported = report.verdict is Verdict.SUPPORTED
     if report.verdict is Verdict.CONVICTED or (report.alarms and not supported):
         return release.CONTRADICTED
-    if report.verdict is not Verdict.SUPPORTED or report.claim is None:
+    if not supported or report.claim is None:
         return UNSUPPORTED[report.verdict]
     claim = report.claim
     note = "" if report.row.limit is None else report.row.limit.note
@@ -132,8 +131,9 @@ def decisions(report: AuditReport[Any]) -> list[str]:
 
 def _more(report: AuditReport[Any], row: Row) -> str:
     """Return how to play more trials; "" where others play them."""
-    of_code = report.kind in (conditions.APP, conditions.LOOP) and row.attack is not None
-    return f" For example, --trials {4 * row.attack.trials}." if of_code and row.attack else ""
+    if report.kind not in (conditions.APP, conditions.LOOP) or row.attack is None:
+        return ""
+    return f" For example, --trials {4 * row.attack.trials}."
 
 
 # Numbers of a row

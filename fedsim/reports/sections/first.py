@@ -11,9 +11,10 @@ from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.verdicts import TOO_FEW, VAGUE
+from fedsim.audits.run.detectable import HALF
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import first_screen, release
-from fedsim.reports.document.first_screen import HALF, NOT_STATED, share, shares
+from fedsim.reports.document.first_screen import NOT_STATED, WEAK, share, shares
 from fedsim.reports.document.wording import number, percent, plain
 from fedsim.reports.sections import observers
 from fedsim.reports.sections.observers import NAMES, WHO
@@ -151,8 +152,8 @@ def released(report: Report) -> str:
         return RELEASE_NOTHING
     if not report.mechanism.dp_guarantee:
         return release.UNPROTECTED
-    most, unit = report.rows["released-model"].limit.largest.rho_alpha, "record"
-    unit = "client" if is_client(report) else unit
+    most = report.rows["released-model"].limit.largest.rho_alpha
+    unit = "client" if is_client(report) else "record"
     return release.decide("A release of one model", share(most), unit, "anyone with it")
 
 
@@ -246,9 +247,6 @@ def decisions(report: Report) -> list[str]:
     if report.released is not None and report.released.trainings > 1:
         advice["Do not release the models of all trials."] = None
     return [each for each in advice if each]
-
-
-WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
 
 
 def own_limits(report: Report) -> list[tuple[str, bool]]:
