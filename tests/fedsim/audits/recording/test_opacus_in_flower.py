@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -94,10 +94,11 @@ def _flower(folder):
     try:
         yield own
     finally:
-        for process in psutil.process_iter():
-            if _home(process) == str(home):
+        left = [process for process in psutil.process_iter() if _home(process) == str(home)]
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-                process.wait(10)
+        psutil.wait_procs(left, timeout=10)  # one whose parent does not ask for it stays a zombie
 
 
 @contextmanager
