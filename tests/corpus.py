@@ -198,7 +198,7 @@ def _theory(digits: str) -> Iterator[tuple[str, ...]]:
 
 def _tables() -> Iterator[Kind]:
     """Trainings on a table of one's own, as they begin: with `fedsim init`."""
-    init = ("init", "table.toml", "--data", "table.csv", "--label", "sick", "--yes")
+    init = ("init", "table.toml", "--data", "table.csv", "--label", "sick")
     train = ("train", "table.toml", "--quiet", *options(SMALL | SEEDED), "--out", "run")
     predict = ("predict", "run", "table.csv", "--out", "predicted.csv")
     yield Kind("train-table", (init, train, predict), files="inputs.table")

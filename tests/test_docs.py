@@ -230,8 +230,8 @@ MADE = {
     **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("digits", "stricter")},
     **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("vantages", "hospital")},
     "fedsim-runs/model": "train hospital.toml training.rounds=2 --out fedsim-runs/model",
-    "hospital.toml": "init hospital.toml --data patients.csv --label diagnosis --yes",
-    "bank.toml": "init bank.toml --data patients.csv --label diagnosis --yes",
+    "hospital.toml": "init hospital.toml --data patients.csv --label diagnosis",
+    "bank.toml": "init bank.toml --data patients.csv --label diagnosis",
     "rehearsal": "run train-digits trials.count=8 training.rounds=6 --out rehearsal",
 }
 """The command that makes what the commands of other pages made."""
@@ -278,8 +278,6 @@ def test_the_commands_of_a_page_run_in_small_sizes(page, found, tmp_path, monkey
         _made(words)
         is_run = Path(words[1], "config.toml").exists()
         small = [] if is_run or words[1].endswith(".csv") else SMALL.get(words[0], [])
-        asks = words[0] == "init" or (words[0] == "data" and words[1].endswith(".csv"))
-        small = ["--yes"] * ("--yes" not in words) if asks else small
         small = [each for each in small if f"--over {each.partition('=')[0]}" not in line]
         result = run([*words, *small])
         # A search in a small size may find nothing.

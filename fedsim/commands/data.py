@@ -1,21 +1,11 @@
 """`fedsim.data`: the records of an experiment at every client, or the schema of a table."""
 
-import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from adversaries.errors import InputError
 from fedsim.commands.answer import Answer, lines
-from fedsim.commands.prompts import ask
 from fedsim.commands.settings import Change, Given, changed, configured
-from fedsim.commands.terminal import Terminal
 from fedsim.configuration.files import TABLES
-
-if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.learning.data.schema_proposal import Proposal
-
-ANSWERS = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the publicly known range"
 
 
 def data(
@@ -24,7 +14,6 @@ def data(
     *changes: Change,
     label: str | None = None,
     out: Path | None = None,
-    yes: bool = False,
 ) -> Answer:
     """Show an experiment's data, with the number of records of each label at every client.
 
@@ -47,7 +36,6 @@ def data(
         changes: changes of configuration keys, as KEY=VALUE. In Python also mappings.
         label: column of a table's labels. Default: label.
         out: path of a table's new schema. Default: schema.toml.
-        yes: ask nothing and keep every proposal for a table.
 
     Returns:
         The answer; its details are the distribution of the records, or the schema.
@@ -67,9 +55,9 @@ def data(
         if changes:
             raise InputError(f"a table takes no configuration keys; leave {changes[0]} out")
         place = Path("schema.toml") if out is None else Path(out)
-        return _schema(Path(source), "label" if label is None else label, place, yes)
-    if label is not None or out is not None or yes:
-        raise InputError("--label, --out and --yes are for a table, such as patients.csv")
+        return _schema(Path(source), "label" if label is None else label, place)
+    if label is not None or out is not None:
+        raise InputError("--label and --out are for a table, such as patients.csv")
     from fedsim.reports import distribution_report as pages  # noqa: PLC0415
 
     report = pages.assemble(configured(source, changed(changes), None).experiment)
@@ -104,32 +92,20 @@ def _listing() -> Answer:
     )
 
 
-def _schema(file: Path, label: str, out: Path, yes: bool) -> Answer:
-    """Propose a table's schema, ask its owner about each column, and write it."""
+def _schema(file: Path, label: str, out: Path) -> Answer:
+    """Propose a table's schema, and write it."""
     from fedsim.learning.data import schema as schemas  # noqa: PLC0415
     from fedsim.learning.data import schema_proposal  # noqa: PLC0415
 
     if out.exists():
         raise InputError(f"'{out}' exists; name another file with --out, or delete it")
-    console = Terminal(stderr=True, highlight=False)
-    labels, proposals, form = schema_proposal.propose(str(file), label)
-    console.print(f"'{file}': {form}.", markup=False, soft_wrap=True)
-    if not yes:
-        console.print(ANSWERS, markup=False)
-        proposals = [_ask(each, console) for each in proposals]
-    text = schema_proposal.written(label, labels, proposals, form)
+    text, notes = schema_proposal.of_table(str(file), label)
     agreed = schemas.parse(text)
     schema_proposal.write_schema(out, text, False)
-    marked = sum(bool(each.discloses and each.rule) for each in proposals) + 1
-    names = [each.name for each in proposals if each.kind == "identifier"]
+    marked = text.count(f"  # {schemas.MARK}")
     said = [
-        *(
-            f"{each.name}: {each.placeholders.removeprefix('; ')}."
-            for each in proposals
-            if each.placeholders and each.rule
-        ),
-        f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, {labels}. "
-        f"Identifiers, never features: {', '.join(names) or 'none'}.",
+        *([f"{file}:", *(f"  {sentence}" for sentence in notes)] if notes else []),
+        f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features.",
         f"Lines marked {schemas.MARK}: {marked}. Replace them by public knowledge before you share "
         "the file.",
         f'Next, run fedsim deploy check, or set data.public-schema = "{out}"',
@@ -140,27 +116,3 @@ def _schema(file: Path, label: str, out: Path, yes: bool) -> Answer:
         details=agreed,
         _terminal=lines(*said),
     )
-
-
-def _ask(proposal: "Proposal", console: Terminal) -> "Proposal":
-    """Return a proposal as the owner of the records confirms or changes it."""
-    console.print(f"{proposal.name}: {proposal.description}", markup=False)
-    while True:
-        answer = ask(
-            f"  {proposal.rule or proposal.kind}",
-            otherwise=f"the input ended before the answer for {proposal.name}; answer at a "
-            "terminal, or keep every proposal with --yes",
-        )
-        if not sys.stdin.isatty():
-            console.print(answer, markup=False)  # a terminal echoes the answer, a file does not
-        if not answer:
-            return proposal
-        if answer in ("s", "i"):
-            return replace(proposal, kind={"s": "ignored", "i": "identifier"}[answer], rule="")
-        ends = answer.split(",")
-        if proposal.kind == "numbers" and len(ends) == 2:
-            try:
-                return proposal.with_range(*map(float, ends))
-            except ValueError:
-                pass
-        console.print(f"  {ANSWERS}", markup=False)

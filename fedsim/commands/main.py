@@ -64,7 +64,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("choose", "Find the least noise for a limit, and the best model with it."),
     ),
     "Train and measure": (
-        Command("init", "Write a first configuration from the answers to five questions."),
+        Command("init", "Write a first configuration for your data."),
         Command("run", "Run a federation with the adversary inside it.", kinds=RUN),
         Command(
             "train", "Train a model with differential privacy, once, and keep it.", "run", TRAINING

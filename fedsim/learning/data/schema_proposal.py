@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
 
@@ -45,13 +45,6 @@ class Proposal:
     description: str
     discloses: str = ""
     placeholders: str = ""
-
-    def with_range(self, least: float, largest: float) -> "Proposal":
-        """Return the proposal with a range from public knowledge; values outside are dropped."""
-        _, _, rest = self.rule.partition("]")
-        rest = rest.removeprefix(CLIPPED)
-        rule = f'{{ range = [{least:g}, {largest:g}], outside = "drop"{rest}'
-        return replace(self, kind="numbers", rule=rule, discloses="")
 
 
 @dataclass(frozen=True)
@@ -212,6 +205,15 @@ def notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> lis
         least, largest = labels.target
         sentences.append(f"the label is predicted as a number from {least:g} to {largest:g}")
     return sentences
+
+
+def of_table(path: str, label: str) -> tuple[str, list[str]]:
+    """Return the schema that a table proposes, and what its owner should know of its reading.
+
+    Raises InputError if the file is no table with such a label.
+    """
+    labels, proposals, form = propose(path, label)
+    return written(label, labels, proposals, form), notes(labels, proposals, form)
 
 
 def write_schema(file: Path, text: str, force: bool) -> None:

@@ -1,8 +1,7 @@
-"""The first configuration that `fedsim init` writes: a commented file, from a few answers."""
+"""The first configuration that `fedsim init` writes: a commented file."""
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
 
@@ -12,38 +11,15 @@ from fedsim.configuration import Scalar, documentation
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import overlaid
 from fedsim.configuration.needs import as_toml
-from fedsim.learning.data import BUNDLED, Dataset, csv_file, distribution
+from fedsim.learning.data import BUNDLED, Dataset, distribution
 from fedsim.learning.data import schema as schemas
-from fedsim.privacy import delta
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust import Trust
 
 MOST_HELD_OUT = 4000
 """Most held-out records. So many measure the accuracy within two points at 99 %."""
 
 WIDTH = 98
 """Width of a comment, in characters."""
-
-
-@dataclass(frozen=True)
-class InitAnswers:
-    """The user's answers.
-
-    Attributes:
-        data: name of a bundled data set, or path of the user's data.
-        clients: number of clients, at least 2.
-        max_belief: limit on the adversary's belief, in (0.5, 1).
-        local_steps: noisy local steps of a client in each round; 1 unless trust is local.
-        rehearse: number of records of the trials, to save time; None for all records.
-    """
-
-    data: str = "digits"
-    clients: int = 3
-    trust: str = Trust.CENTRAL.value
-    max_belief: float = 0.9
-    rounds: int = 30
-    local_steps: int = 1
-    rehearse: int | None = None
 
 
 def recognised(data: str) -> tuple[str, str]:
@@ -73,25 +49,6 @@ def recognised(data: str) -> tuple[str, str]:
     return "images", root
 
 
-def columns(data: str, label: str) -> list[str]:
-    """Return the columns among which the user must name the label; [] if that is clear.
-
-    It is unclear in a CSV whose first line has no `label`. The result then has the fields of the
-    first line, and the names c0, c1, ... that apply if this line is not a header.
-    """
-    name, root = recognised(data)
-    if name != "csv":
-        return []
-    first = csv_file.read(Path(root))[0][0]
-    numbered = [f"c{number}" for number in range(len(first))]
-    return [] if label in first + numbered else first + numbered
-
-
-def has_header(data: str, label: str) -> bool:
-    """Return whether the first line of a CSV file names the column of the labels."""
-    return label in csv_file.read(Path(recognised(data)[1]))[0][0]
-
-
 def with_schema(overrides: Mapping[str, Scalar], schema: str) -> dict[str, Scalar]:
     """Return overrides with the text of a table's schema, and the task that its label needs."""
     task = {"model.task": "regression"} if schemas.parse(schema).target else {}
@@ -99,34 +56,24 @@ def with_schema(overrides: Mapping[str, Scalar], schema: str) -> dict[str, Scala
     return {"data.public-schema": schema, **task, **label}
 
 
-def values(answers: InitAnswers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def values(data: str, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return the values of the configuration, by dotted key.
 
     Args:
+        data: name of a bundled data set, or path of the user's data.
         also: values by dotted key that replace the usual ones.
 
     Raises:
-        InputError: an answer is impossible, or the data cannot be read.
+        InputError: a value is impossible, or the data cannot be read.
     """
-    if not 0.5 < answers.max_belief < 1:
-        raise InputError(
-            f"the belief is {answers.max_belief:g}; give a number above 0.5 (a guess) and below 1 "
-            "(certainty), such as 0.9"
-        )
-    name, root = recognised(answers.data)
+    name, root = recognised(data)
     values: dict[str, Scalar] = {"data.name": name}
     if root:
         values["data.root"] = root
-    values |= _sizes(answers.data, values | dict(also))
-    clipping_norm = float(also.get("training.clipping-norm", 1.0))
+    values |= _sizes(data, values | dict(also))
     values |= {
-        "federation.clients": answers.clients,
-        "federation.trust": answers.trust,
         "model.name": _model(values | dict(also)),
-        "training.rounds": answers.rounds,
-        **({"training.local-steps": answers.local_steps} if answers.local_steps > 1 else {}),
-        "training.clipping-norm": clipping_norm,
-        "privacy.rho-beta": answers.max_belief,
+        "training.clipping-norm": 1.0,
         "trials.count": 400,
     }
     values = overlaid(values, also)
@@ -137,15 +84,6 @@ def values(answers: InitAnswers, also: Mapping[str, Scalar]) -> dict[str, Scalar
     exact = Decimal(repr(config.privacy.delta))
     rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), rounding=ROUND_DOWN)
     values.setdefault("privacy.delta", float(rounded))
-    if answers.rehearse is not None:
-        records = config.data.records
-        if not answers.clients <= answers.rehearse < records:
-            raise InputError(
-                f"--rehearse is {answers.rehearse}; give a number below the {records} records and "
-                f"at least the {answers.clients} clients"
-            )
-        # Delta, rounds and sampling rate stay those of all records, and so does epsilon.
-        values["data.records"] = answers.rehearse
     return values
 
 
@@ -156,30 +94,12 @@ def _model(values: Mapping[str, Scalar]) -> str:
     return "linear" if dataset.kind == "tabular" else "mlp"
 
 
-def rehearsal(values: Mapping[str, Scalar], records: int) -> str:
-    """Return what a rehearsal on fewer records shows, and what it does not.
-
-    Args:
-        values: by dotted key, with the rehearsal's number of records.
-        records: number of all records.
-    """
-    few = int(values["data.records"])
-    return (
-        f"A rehearsal on {few} of {records} records. The noise multiplier, epsilon, delta = "
-        f"{values['privacy.delta']:g} and the bounds are those of a training on all {records}. By "
-        f"the same rule, a training on {few} alone would have delta = {delta.of_records(few):.2g}. "
-        f"Its models are less accurate than with all records, since the noise is divided by {few} "
-        f"instead of {records}."
-    )
-
-
-def text(values: Mapping[str, Scalar], path: Path, note: str = "") -> str:
+def text(values: Mapping[str, Scalar], path: Path) -> str:
     """Return the text of the file, in which each key has its meaning above it."""
     lines = [
         f"# How identifiable is one person in these data? Run it: fedsim run {path}",
         "# Every other key, with its default: fedsim config",
     ]
-    lines += textwrap.wrap(note, WIDTH, initial_indent="# ", subsequent_indent="# ")
     keys = [key for key in documentation.every_key() if key in values]
     for table in configuration.Config.model_fields:
         own = [key for key in keys if key.startswith(f"{table}.")]

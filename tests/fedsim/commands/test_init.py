@@ -1,16 +1,12 @@
-"""`fedsim init` writes a configuration that runs, and asks only on a terminal."""
+"""`fedsim init` writes a configuration that runs, with a schema beside it."""
 
-import io
-import sys
 import tomllib
 
 import numpy as np
 import pytest
 
 from fedsim.configuration import documentation, load
-from fedsim.game.mechanisms.privacy import noise_multiplier
-from fedsim.learning.data import distribution, schema
-from tests.console import run
+from fedsim.learning.data import distribution
 
 FEW = ("trials.count=4", "training.rounds=1", "--quiet", "trials.batch=4")
 CANCER = ("--data", "breast-cancer")
@@ -56,7 +52,7 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(fedsim
     rows = [f"p{n};{ages[n]};{months[n]};{n % 2}" for n in range(80)]
     path, file = tmp_path / "own.csv", tmp_path / "first.toml"
     path.write_text("\n".join(["customer;age;months;ill", *rows]) + "\n")
-    status, said, _ = fedsim("init", file, "--data", path, "--label", "ill", "--yes")
+    status, said, _ = fedsim("init", file, "--data", path, "--label", "ill")
     assert status == 0
     for sentence in (
         "identifiers, which are no features: customer",
@@ -69,12 +65,10 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(fedsim
     config = load(file)
     assert (config.data.records, config.data.held_out) == (64, 16)
     assert "FROM RECORDS" in (tmp_path / "first.schema.toml").read_text()
-    status, _, err = fedsim(
-        "init", tmp_path / "first.tml", "--data", path, "--label", "ill", "--yes"
-    )
+    status, _, err = fedsim("init", tmp_path / "first.tml", "--data", path, "--label", "ill")
     assert (status, "first.schema.toml' exists" in err) == (2, True)
     # A user who says how the table is read gets no schema.
-    plain = ("data.exclude=customer", "--label", "ill", "--yes")
+    plain = ("data.exclude=customer", "--label", "ill")
     assert fedsim("init", tmp_path / "plain.toml", "--data", path, *plain)[0] == 0
     assert not load(tmp_path / "plain.toml").data.public_schema
 
@@ -83,7 +77,7 @@ def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim, tmp_path):
     rows = [f"{n % 7},{n % 31 + 0.5}" for n in range(120)]
     (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
     file = tmp_path / "first.toml"
-    asked = ("--data", tmp_path / "own.csv", "--label", "days", "--yes")
+    asked = ("--data", tmp_path / "own.csv", "--label", "days")
     status, said, _ = fedsim("init", file, *asked)
     assert (status, "predicted as a number from 0 to" in said) == (0, True)
     assert load(file).model.task == "regression"
@@ -99,7 +93,7 @@ def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim, tmp_path):
 )
 def test_what_is_not_said_fits_beside_what_is(said, records, held_out, fedsim, tmp_path):
     file = tmp_path / "sized.toml"
-    assert fedsim("init", file, "--yes", *CANCER, *said)[0] == 0
+    assert fedsim("init", file, *CANCER, *said)[0] == 0
     config = load(file)
     assert (config.data.records, config.data.held_out) == (records, held_out)
     split, _ = distribution.held(config.data, config.federation, config.model.weights)
@@ -115,75 +109,23 @@ def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim, tmp_path):
     assert (load(file).data.records, load(file).privacy.delta) == (1000, 1e-4)
 
 
-def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(fedsim, patients, tmp_path):
-    files = tmp_path / "all.toml", tmp_path / "few.toml"
-    table = ("--data", patients, "--label", "ill", "--yes", "--rounds", 7)
-    assert fedsim("init", files[0], *table)[0] == 0
-    status, said, _ = fedsim("init", files[1], *table, "--rehearse", 20)
-    assert (status, "A rehearsal on 20 of 64 records" in said) == (0, True)
-    whole, few = map(load, files)
-    assert (whole.data.records, few.data.records) == (64, 20)
-    assert few.privacy.delta == whole.privacy.delta <= 1 / (10 * 64)
-    assert noise_multiplier(few.scheme) == noise_multiplier(whole.scheme)
-    assert "By the same rule, a training on 20 alone would have delta = 0.005" in " ".join(
-        files[1].read_text().replace("\n# ", " ").split()
-    )
-
-
-def test_it_asks_for_what_no_option_says(tmp_path, monkeypatch):
-    file = tmp_path / "asked.toml"
-    monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
-    arguments = ["init", str(file), "--clients", "5"]
-    result = run(arguments, answers="\nlocal\n0.75\n\n3\n")
-    assert result.exit_code == 0, result.output
-    config = load(file)
-    assert (config.data.name, config.federation.clients) == ("digits", 5)
-    assert (config.federation.trust, config.privacy.rho_beta) == ("local", 0.75)
-    assert config.training.local_steps == 3
-
-
-def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
-    tmp_path, monkeypatch, patients
-):
-    file = tmp_path / "asked.toml"
-    monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
-    given = f"{patients}\ndiagnosis\nill\n\n\n0.3\n0.8\n\n"  # two that will not do
-    result = run(["init", str(file)], answers=given)
-    assert result.exit_code == 0, result.output
-    assert "age, value, ill" in result.output
-    config = load(file)
-    assert config.privacy.rho_beta == 0.8
-    assert schema.parse(config.data.public_schema).label == "ill"
-
-
-def test_the_end_of_the_input_is_said_and_writes_nothing(fedsim, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("digits\n"))
-    status, _, err = fedsim("init", tmp_path / "new.toml")
-    assert (status, "the input ended before the last answer" in err) == (2, True)
-    assert not (tmp_path / "new.toml").exists()
-
-
-def test_what_is_wrong_is_one_line_and_leaves_nothing(fedsim, tmp_path, monkeypatch, patients):
+def test_what_is_wrong_is_one_line_and_leaves_nothing(fedsim, tmp_path, patients):
     file = tmp_path / "new.toml"
     (tmp_path / "old.toml").write_text("precious")
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
     for arguments, said in (
-        ((file,), "answer with --data, --clients, --trust, --max-belief, --rounds"),
-        ((tmp_path / "old.toml", "--yes"), "exists; name another file, or delete it"),
-        ((file, "--yes", "--max-belief", 0.4), "0.5 (a guess)"),
+        ((tmp_path / "old.toml",), "exists; name another file, or delete it"),
+        ((file, "--max-belief", 0.4), "0.5 (a guess)"),
         (
-            (file, "--yes", "--trust", "nobody"),
+            (file, "--trust", "nobody"),
             'invalid value "nobody" for --trust. Choose from: "central"',
         ),
-        ((file, "--yes", "--data", tmp_path / "none"), "does not exist"),
-        ((file, "--yes", "--data", patients), "data.label"),
-        ((file, "--yes", "data.recrods=3"), "did you mean 'data.records'"),
-        ((file, "--yes", *CANCER, "data.records=1500"), "has 569 records, too few"),
-        ((file, "--yes", *CANCER, "data.records=569"), "has 569 records, too few"),
-        ((file, "--yes", *CANCER, "data.pool=600"), "has 569 records, too few"),
-        ((file, "--yes", *CANCER, "--clients", 500), "500 clients need a record each"),
-        ((file, "--yes", *CANCER, "--rehearse", 456), "a number below the 456 records"),
+        ((file, "--data", tmp_path / "none"), "does not exist"),
+        ((file, "--data", patients), "set --label to"),
+        ((file, "data.recrods=3"), "did you mean 'data.records'"),
+        ((file, *CANCER, "data.records=1500"), "has 569 records, too few"),
+        ((file, *CANCER, "data.records=569"), "has 569 records, too few"),
+        ((file, *CANCER, "data.pool=600"), "has 569 records, too few"),
+        ((file, *CANCER, "--clients", 500), "500 clients need a record each"),
     ):
         status, out, err = fedsim("init", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err

@@ -1,7 +1,6 @@
 """`fedsim schema` as a user types it: a proposal that the project itself reads back."""
 
 import csv
-import io
 from datetime import date
 from pathlib import Path
 
@@ -41,9 +40,9 @@ def table(tmp_path):
 
 def test_a_proposal_reads_the_table_that_it_is_of(fedsim, table, tmp_path):
     out = tmp_path / "schema.toml"
-    status, said, _ = fedsim("data", table, "--label", "readmitted", "--out", out, "--yes")
+    status, said, _ = fedsim("data", table, "--label", "readmitted", "--out", out)
     assert status == 0
-    assert "Identifiers, never features: patient id." in said
+    assert "identifiers, which are no features: patient id" in said
     agreed = schema.load(str(out))
     assert agreed.columns == {
         "age": NumberColumn(range=[22, 86], outside="clip", missing="category"),
@@ -58,7 +57,7 @@ def test_a_proposal_reads_the_table_that_it_is_of(fedsim, table, tmp_path):
 
 def test_lines_that_were_read_off_the_records_are_marked(fedsim, table, tmp_path):
     out = tmp_path / "schema.toml"
-    fedsim("data", table, "--label", "readmitted", "--out", out, "--yes")
+    fedsim("data", table, "--label", "readmitted", "--out", out)
     lines = out.read_text().splitlines()
     of_records = [line for line in lines if line.split(" ")[0] in ("classes", '"age"', '"ward"')]
     assert len(of_records) == 3
@@ -75,7 +74,7 @@ def test_a_range_is_where_nearly_all_values_lie(fedsim, tmp_path):
     lines = [f"{a:.2f},{b:.4f},{c:d},{n % 2}" for n, (a, b, c) in rows]
     path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
     path.write_text("income,share,rare,label\n" + "\n".join(lines))
-    assert fedsim("data", path, "--out", out, "--yes")[0] == 0
+    assert fedsim("data", path, "--out", out)[0] == 0
     features = own_records.records(str(path), schema.load(str(out))).features
     assert (features[:, :2].std(0) > 0.15).all()
     assert 0.9 < ((features > 0) & (features < 1))[:, :2].mean() < 0.99
@@ -88,40 +87,12 @@ def test_a_numeric_label_is_a_range_and_not_a_list_of_the_records_values(fedsim,
     path.write_text(
         "age,days\n" + "".join(f"{40 + i % 9},{day:.2f}\n" for i, day in enumerate(days))
     )
-    status, said, _ = fedsim("data", path, "--label", "days", "--out", out, "--yes")
+    status, said, _ = fedsim("data", path, "--label", "days", "--out", out)
     assert status == 0
-    assert "a number as label" in said
+    assert "the label is predicted as a number" in said
     agreed = schema.load(str(out))
     assert (agreed.classes, agreed.target) == ([], [0, 50])
     assert f"{days[0]:.2f}" not in out.read_text()
-
-
-def test_its_owner_answers_for_each_column(fedsim, table, tmp_path, monkeypatch):
-    answers = iter(["", "0,120", "", "s", "what?", "i"])
-    monkeypatch.setattr("fedsim.commands.data.ask", lambda *_, **__: next(answers, ""))
-    out = tmp_path / "schema.toml"
-    status, _, _ = fedsim("data", table, "--label", "readmitted", "--out", out)
-    agreed = schema.load(str(out))
-    assert status == 0
-    assert list(agreed.columns) == ["age", "ward"]
-    assert agreed.columns["age"] == NumberColumn(range=[0, 120], missing="category", outside="drop")
-    assert agreed.identifiers == ["patient id", "weight"]
-
-
-def test_a_range_that_everybody_knows_leaves_typing_errors_out(
-    fedsim, table, tmp_path, monkeypatch
-):
-    content = table.read_text().splitlines()
-    content[9] = content[9].replace(content[9].split(",")[1], "140", 1)
-    table.write_text("\n".join(content) + "\n")
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n0,120\n" + "\n" * 9))
-    out = tmp_path / "schema.toml"
-    status, _, said = fedsim("data", table, "--label", "readmitted", "--out", out)
-    assert status == 0
-    assert "0,120" in said.split(), "an answer from a file is shown"
-    found = own_records.inspect(str(table), schema.load(str(out)))
-    assert found.refused == ()
-    assert ["140" in str(each) for each in found.problems if each.drop] == [True, False]
 
 
 def test_a_schema_says_how_files_are_written_and_another_file_is_refused(fedsim, tmp_path):
@@ -129,9 +100,9 @@ def test_a_schema_says_how_files_are_written_and_another_file_is_refused(fedsim,
     lines = ["größe;ort;label", *(f"{n},5;{'Köln' if n % 2 else 'Ulm'};{n % 2}" for n in range(40))]
     path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
     path.write_bytes("\n".join(lines).encode("windows-1252"))
-    status, _, said = fedsim("data", path, "--out", out, "--yes")
+    status, said, _ = fedsim("data", path, "--out", out)
     assert status == 0
-    assert "values separated by ';', decimal commas, windows-1252." in said
+    assert "values separated by ';', decimal commas, windows-1252" in said
     agreed = schema.load(str(out))
     expected = own_records.records(str(path), agreed).features
     assert expected[:3, 0].tolist() == pytest.approx([0.5 / 40, 1.5 / 40, 2.5 / 40])
@@ -170,13 +141,13 @@ def test_a_value_that_looks_like_a_placeholder_is_no_end_of_a_range(
     path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
     rows = "".join(f"{value},{n % 2}\n" for n, value in enumerate(values))
     path.write_text("months,label\n" + rows)
-    _, said, _ = fedsim("data", path, "--out", out, "--yes")
+    _, said, _ = fedsim("data", path, "--out", out)
     agreed = schema.load(str(out))
     column = agreed.columns["months"]
     assert isinstance(column, NumberColumn)
     assert column.placeholders == ([text] if text else [])
     many = f"{count} record{'s' * (count > 1)}"
-    said = f"months: {text} in {many} looks like a missing value, and is read as missing."
+    said = f"column 'months': {text} in {many} looks like a missing value, and is read as missing."
     assert (said in " ".join(said.split())) == bool(text)
     found = own_records.inspect(str(path), agreed)
     assert len(found.records.labels) == len(values)
@@ -190,7 +161,7 @@ def test_a_date_that_stands_for_a_gap_is_no_first_day(fedsim, tmp_path):
     path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
     rows = "".join(f"{day},{n % 2}\n" for n, day in enumerate([*days, "1900-01-01"]))
     path.write_text("opened,label\n" + rows)
-    fedsim("data", path, "--out", out, "--yes")
+    fedsim("data", path, "--out", out)
     agreed = schema.load(str(out))
     column = agreed.columns["opened"]
     assert isinstance(column, Dates)
@@ -216,7 +187,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     if arguments[-1] == "patient id":
         monkeypatch.setattr("fedsim.learning.data.schema_proposal.MOST_LABELS", 50)
     before = table.read_bytes()
-    status, out, said = fedsim("data", *arguments, "--yes")
+    status, out, said = fedsim("data", *arguments)
     assert (status, out) == (2, "")
     assert complaint in " ".join(said.split())
     assert table.read_bytes() == before

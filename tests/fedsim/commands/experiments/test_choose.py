@@ -40,7 +40,7 @@ def bank(tmp_path):
 @pytest.mark.usefixtures("without_pages")
 def test_an_uneven_table_is_answered_without_any_further_option(fedsim, bank, tmp_path):
     written = tmp_path / "bank.toml"
-    assert fedsim("init", written, "--data", bank, "--label", "default", "--yes")[0] == 0
+    assert fedsim("init", written, "--data", bank, "--label", "default")[0] == 0
     out = tmp_path / "out"
     asked = ("choose", written, "--max-belief", 0.9, "--out", out)
     status, printed, err = fedsim(*asked, "--json")
@@ -171,7 +171,7 @@ def test_a_class_without_held_out_records_and_a_diverged_model_end_no_search(
 def test_sampled_records_are_compared_at_one_noise_level(fedsim, bank, tmp_path):
     """With sampling, equal epsilons have other advantages for other numbers of rounds."""
     written, out = tmp_path / "bank.toml", tmp_path / "out"
-    assert fedsim("init", written, "--data", bank, "--label", "default", "--yes")[0] == 0
+    assert fedsim("init", written, "--data", bank, "--label", "default")[0] == 0
     fixed = ("training.sampling-rate=0.2", "model.name=linear")
     over = ("--over", "training.rounds=10,40", "--over", "privacy.rho-beta=0.9")
     asked = ("choose", written, "--max-belief", 0.9, "--out", out, *fixed, *over, "--json")
@@ -181,20 +181,6 @@ def test_sampled_records_are_compared_at_one_noise_level(fedsim, bank, tmp_path)
     assert len({row["rho_alpha"] for row in rows}) == 2
     best = max(row["value"] for row in rows)
     assert next(row["value"] for row in rows if row["chosen"]) >= best - 0.005
-
-
-@pytest.mark.usefixtures("without_pages")
-def test_a_rehearsal_answers_only_for_the_noise(fedsim, bank, tmp_path):
-    written = tmp_path / "part.toml"
-    init = ("--data", bank, "--label", "default", "--rehearse", 300, "--yes", "training.rounds=5")
-    assert fedsim("init", written, *init)[0] == 0
-    asked = ("choose", written, "--max-belief", 0.6, "--out", tmp_path / "out", "--json")
-    status, printed, err = fedsim(*asked)
-    assert status == 0, err
-    found = json.loads(printed)
-    assert found["answers_for_noise_alone"]
-    assert found["sentences"][0].startswith("This answers only which ε: 300 of 2,400 records")
-    assert not any("without privacy" in each for each in found["sentences"])
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,7 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(fedsim, small, tmp_path)
     assert (status, said.count("\n"), out.exists()) == (2, 1, False)
     assert "fedsim data TABLE" in said
     proposed = tmp_path / "schema.toml"
-    assert (
-        fedsim("data", tmp_path / "bank.csv", "--label", "default", "--yes", "--out", proposed)[0]
-        == 0
-    )
+    assert fedsim("data", tmp_path / "bank.csv", "--label", "default", "--out", proposed)[0] == 0
     asked["public-schema"] = proposed
     played = ("trials.count=8", "--out", tmp_path / "played")
     file = [part for key, value in asked.items() for part in (f"data.{key}={value}",)]
