@@ -1,7 +1,7 @@
 """The execution of one experiment: its checks, then its federation."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import configuration
 from fedsim.common.parent import end_with_parent
-from fedsim.configuration import Config, Scalar
+from fedsim.configuration import Config
 from fedsim.configuration.federation import CLIENT, OWN
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking.progress import preparing, progress
@@ -45,59 +45,6 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
         with progress(directory, console):
             run_in_process(plan, directory)
     return directory
-
-
-@contextmanager
-def several(
-    plans: "Sequence[Plan]", workers: int | None, console: Console
-) -> "Iterator[Callable[[Plan], RunDirectory]]":
-    """Yield a function that returns the directory of one of several runs when it is finished.
-
-    Args:
-        plans: the runs, in the order in which they are begun.
-        workers: the number of processes that carry them out, and write their directories; None:
-            this process, one after the other.
-        console: the console for the progress.
-    """
-    if workers is None:
-        yield lambda plan: in_process(plan, console)
-        return
-    from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
-
-    with opened(workers, console.print) as pool:
-        # Each share is that of the free memory before any run takes some.
-        shares = [pool.settings(plan.config.run) for plan in plans]
-        begun = {
-            plan.path: pool.executor.submit(
-                carry_out_alone, configuration.to_run_config(plan.config), share
-            )
-            for plan, share in zip(plans, shares, strict=True)
-        }
-
-        def finish(plan: "Plan") -> RunDirectory:
-            with pool.in_one_line("the same command"):
-                begun[plan.path].result()
-            return RunDirectory.open(plan.path)
-
-        yield finish
-
-
-def carry_out_alone(run_config: dict[str, Scalar], own: dict[str, Scalar]) -> None:
-    """Carry out a run, or its remaining trials, in a process of this machine.
-
-    Args:
-        run_config: the configuration of the run.
-        own: keys that differ for this process, its share of the machine. The run keeps its own.
-
-    Raises:
-        InputError: the run cannot be carried out.
-    """
-    from fedsim.common import device, memory  # noqa: PLC0415  (torch)
-
-    share = configuration.from_run_config(run_config | own).run
-    device.grant(share.threads)
-    memory.grant(share.memory_limit)
-    in_process(prepare(configuration.from_run_config(run_config)), Console(quiet=True))
 
 
 def check_batches(plan: "Plan", workers: "Workers | None") -> None:

@@ -156,13 +156,11 @@ def _kinds() -> Iterator[Kind]:
             (*reconstruct, "--column", "label", "--out", "labels"),
         ),
     )
-    yield Kind(
-        "sweep-and-compare",
-        (
-            ("choose", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
-            ("report", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--json"),
-        ),
-    )
+    own = ("rho-beta=0.6", "rho-beta=0.9")
+    stated = [(f"privacy.{each}", "--out", f"sweep/{each}") for each in own]
+    each = [("run", digits, "--quiet", *tiny, *last) for last in stated]
+    both = ("report", *(f"sweep/{each}" for each in own), "--json")
+    yield Kind("compare", (*each, both))
     more = {"data.records": 300, "data.held-out": 200, "training.rounds": 10}
     choose = ("choose", digits, *options(TINY | more), "--max-belief", "0.99", "--out", "chosen")
     yield Kind("choose", (choose,))
@@ -250,7 +248,6 @@ KINDS = {each.name: each for each in _kinds()}
 PAGES = {
     "run": ("vantages", "run"),
     "one-run": ("one-run", "run"),
-    "settings": ("sweep-and-compare", "sweep"),
     "choice": ("choose", "chosen"),
     "training": ("train-digits", "run"),
     "client-report": ("client-report", "machine/report"),

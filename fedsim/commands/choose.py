@@ -1,12 +1,12 @@
 """`fedsim.choose`: the least noise for a limit and the best model with it, or a table of all."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from adversaries.errors import InputError
-from fedsim.commands.answer import CONTRADICTED, Answer
+from fedsim.commands.answer import Answer
 from fedsim.commands.settings import (
     Arrays,
     Change,
@@ -31,7 +31,7 @@ LoadJob = Callable[[Mapping[str, Scalar], str | None], Config]
 """Returns the configuration with other values of some keys, for a job; None for its own."""
 
 NOT_CHOSEN = 1
-"""Exit status if no setting meets the request, if it cannot be told, or if a run failed."""
+"""Exit status if no setting meets the request, if it cannot be told."""
 
 
 def choose(
@@ -50,7 +50,6 @@ def choose(
     model: Network = None,
     data: Arrays = None,
     out: Path | None = None,
-    workers: int | None = None,
     progress: Progress = None,
 ) -> Answer:
     """Find the least noise that meets a limit on the adversary, and the best model with it.
@@ -61,8 +60,7 @@ def choose(
     the error of a number. With --min-auc, for example, it chooses the strictest setting that
     certainly reaches it. Theory decides what meets the limit.
 
-    Without a limit, it runs every combination of --over with the adversary of fedsim run, and
-    compares them in a table. --workers spreads these runs.
+    Without a limit, it trains every combination of --over, and lists them in a table.
 
     The directory gets report.html, report.json, summary.csv, and config.toml of the chosen setting.
     The same command again continues. Exit status 1: no setting can be chosen, or it cannot be told.
@@ -89,12 +87,11 @@ def choose(
         over: values to try of a key, as KEY=V1,V2,... May be repeated. In Python also a mapping.
         model: class of a network, or a function that builds one, as for `run`.
         data: (features, labels), as for `run`.
-        out: directory of the search. Default with a limit: fedsim-runs/NAME-choose-LIMIT.
-        workers: number of settings to try at once, each in a process of this machine.
+        out: directory of the search. Default: fedsim-runs/NAME-choose-LIMIT.
         progress: whether to show lines of progress; None: only in a terminal or a notebook.
 
     Returns:
-        The answer; its details are the `Result` of the search, or the outcomes of all settings.
+        The answer; its details are the `Result` of the search.
 
     Raises:
         InputError: the request cannot be searched for, or a setting cannot be run. Raised before
@@ -110,15 +107,6 @@ def choose(
     load = partial(configured, config)
     place = None if out is None else Path(out)
     shown = console(progress)
-    if bound is None:
-        if varied and (lowest is not None or against is not None):
-            raise InputError(
-                "a lowest accuracy and --against need a limit on the adversary; give "
-                "--max-belief, or leave them out"
-            )
-        return _table_of_all(load, varied, common, place, shown, workers)
-    if workers is not None:
-        raise InputError("--workers is for a table of all settings; drop the limit")
     vantage = None if against is None else Vantage(against)
     return _searched(load, ChoiceRequest(bound, lowest, vantage, varied, common), place, shown)
 
@@ -126,7 +114,7 @@ def choose(
 def _searched(
     load: LoadJob, request: "ChoiceRequest", out: Path | None, shown: "Terminal"
 ) -> Answer:
-    """Search for the setting that meets a limit, and write the search's directory."""
+    """Search for the setting that meets a limit, or list all, and write the search's directory."""
     from fedsim.experiment import with_absolute_paths  # noqa: PLC0415
     from fedsim.studies.choose import choose_report as told  # noqa: PLC0415
     from fedsim.studies.choose import choose_search  # noqa: PLC0415
@@ -143,76 +131,10 @@ def _searched(
         **told.page(result, directory).fields
         | {
             "table": told.rows(result),
-            "status": 0 if result.choice.chosen else NOT_CHOSEN,
+            "status": 0 if result.choice.chosen or request.limit is None else NOT_CHOSEN,
             "path": directory,
             "page": directory / "report.html",
             "details": result,
-        }
-    )
-
-
-def _table_of_all(
-    load: LoadJob,
-    over: Mapping[str, Sequence[Scalar]],
-    common: Mapping[str, Any],
-    out: Path | None,
-    shown: "Terminal",
-    workers: int | None,
-) -> Answer:
-    """Run every combination of settings, and write the table of all.
-
-    All settings are checked before the first run. The same call again continues.
-
-    Raises:
-        InputError: a setting cannot be run. Raised before anything is written.
-    """
-    from fedsim import experiment  # noqa: PLC0415
-    from fedsim.configuration.training import refuse_unless_classified  # noqa: PLC0415
-    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
-    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
-
-    if not over:
-        raise InputError(
-            "the limit on the adversary is missing; give --max-belief, such as 0.75, "
-            "--max-advantage, such as 0.2, or --max-risk, such as 0.005; or give --over "
-            "KEY=V1,V2,... for a table of all settings"
-        )
-    if out is None:
-        raise InputError("a table of all settings needs a directory; name it with --out")
-    points = grids.grid(over)
-    grids.refuse_overlap(common, over)
-    first = load({**common, **points[0].values}, "experiment")
-    refuse_unless_classified(first.model.task, "fedsim choose without a limit")
-    name = first.run.name
-    report_directory.check_new(out, replacing=sweeps.KIND)
-    plans = []
-    for point in points:
-        own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
-        try:
-            setting = load({**common, **point.values, **own}, "experiment")
-            plans.append(experiment.prepare(setting, workers=workers))
-        except InputError as error:
-            raise InputError(f"{point.name}: {error}") from None
-    report_directory.create(out)
-    outcomes = sweeps.carry_out(
-        points,
-        plans,
-        lambda begun: experiment.several(begun, workers, shown),
-        lambda text: shown.print(text, highlight=False),
-    )
-    with report_directory.refusing(out):
-        sweeps.write(name, outcomes, out)
-    failed = sum(bool(outcome.failure) for outcome in outcomes)
-    contradicted = any(each.contradicts for each in outcomes)
-    return Answer(
-        **sweeps.page(name, outcomes).fields
-        | {
-            "table": sweeps.rows(outcomes),
-            "status": CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
-            "path": out,
-            "page": out / "report.html",
-            "warnings": tuple(sweeps.failures(outcomes)),
-            "details": tuple(outcomes),
         }
     )
 

@@ -33,21 +33,10 @@ def _repeatable() -> None:
     _allow_tf32(False)
 
 
-_GRANTED: list[int] = []
-
-
-def grant(threads: int) -> None:
-    """Let this process use so many threads, its share of a machine, if none are requested.
-
-    threads: their number; 0: one for each core.
-    """
-    _GRANTED[:] = [threads]
-
-
 def threads(requested: int) -> int:
     """Return the number of threads for the trials of a batch; requested 0: one per core."""
-    if requested or any(_GRANTED):
-        return requested or _GRANTED[0]
+    if requested:
+        return requested
     if hasattr(os, "sched_getaffinity"):  # the cores of this process, if the system has such limits
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

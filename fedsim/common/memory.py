@@ -41,19 +41,6 @@ def _three_quarters(device: torch.device, free: bool) -> int:
     return max(0, size) * 3 // 4
 
 
-_GRANTED: list[int | None] = []
-
-
-def grant(size: int | None) -> None:
-    """Let this process use so many bytes, its share of a machine; None: what is free."""
-    _GRANTED[:] = [size]
-
-
-def granted() -> int | None:
-    """Return the share that was granted to this process; None without one."""
-    return _GRANTED[0] if _GRANTED else None
-
-
 def readable(size: float) -> str:
     """Return a number of bytes in MiB, or in KiB or bytes if it is small."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):

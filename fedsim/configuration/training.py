@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from adversaries.errors import InputError
 from fedsim.common.tables import PositiveInt, TomlTable
 
 DRAWN = ("", "glorot")
@@ -147,12 +146,3 @@ def chosen(tables: Mapping[str, Any]) -> dict[str, Any]:
     optimizer = training.get("optimizer") or ("sgd" if sgd else "normalized")
     schedule = "linear" if optimizer == "normalized" else "constant"
     return {**training, "optimizer": optimizer, "schedule": training.get("schedule") or schedule}
-
-
-def refuse_unless_classified(task: str, command: str) -> None:
-    """Raise InputError if a command that compares accuracies gets a task without classes."""
-    if task != "classification":
-        raise InputError(
-            f"model.task is {task}, but {command} compares accuracies of classes; use fedsim run "
-            "or fedsim train for such a model"
-        )

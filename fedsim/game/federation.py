@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.common.memory import granted, installed, spare
+from fedsim.common.memory import installed, spare
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.objects import Experiment, GameRules
 from fedsim.configuration.training import ModelConfig
@@ -361,14 +361,11 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
 
 
 def memory_limit(limit: int | None, where: torch.device, exact: bool = False) -> int:
-    """Return the bytes that may be used: a granted share, the configured limit, or what is free.
+    """Return the bytes that may be used: the configured limit, or what is free.
 
     exact: for sums that real noise protects. The memory of the machine then stands for what is
     free, which depends on the records, and would decide how they are cut into blocks.
     """
-    share = granted()
-    if share is not None:
-        return share
     if limit is not None:
         return limit
     return installed(where) if exact else spare(where)

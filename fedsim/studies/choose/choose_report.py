@@ -1,8 +1,10 @@
 """The report of `fedsim choose`: a table, a page, report.json, and a configuration to run."""
 
+import csv
+import io
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import nan
 from pathlib import Path
@@ -19,9 +21,8 @@ from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import release, worth
 from fedsim.reports.document.wording import DASH, number, percent, plain, span
 from fedsim.reports.sections.risks import in_cases, of_cases
-from fedsim.studies.choose import sweep
 from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
-from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate
+from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Limit
 from fedsim.studies.page import StudyPage
 
 CONFIG = "config.toml"
@@ -46,32 +47,31 @@ LABEL = (
 
 def sentences(result: Result) -> list[str]:
     """Return the answer, the most important sentence first."""
-    return [*_of_noise(result), *_answer(result)]
+    public = [PUBLIC_RECORDS] if result.config.data.name == OWN else []
+    if result.request.limit is None:
+        return [*public, LISTED.format(result.tried)]
+    return [*public, *_answer(result, result.request.limit)]
 
 
-def _of_noise(result: Result) -> Iterator[str]:
-    if result.config.data.name == OWN:
-        yield (
-            "The clients' own records were not read: public records stood in for them, with as "
-            "much less noise. The models are as good as these as far as the records are alike."
-        )
-    if result.of_noise:
-        yield (
-            f"This answers only which ε: {result.config.data.records:,} of {result.records:,} "
-            "records were trained on, and models of all records are better. Give data.records="
-            f"{result.records}, to learn how good the model is."
-        )
+PUBLIC_RECORDS = (
+    "The clients' own records were not read: public records stood in for them, with as much less "
+    "noise. The models are as good as these as far as the records are alike."
+)
+LISTED = (
+    "{} settings were trained, each several times. The limits are from theory. To pick a setting, "
+    "give a limit on the adversary, such as --max-belief 0.75."
+)
 
 
-def _answer(result: Result) -> Iterator[str]:
+def _answer(result: Result, bound: Limit) -> Iterator[str]:
     choice, least = result.choice, result.request.least
     meeting = [each for each in choice.candidates if each.meets]
     if choice.chosen is not None:
-        yield from _chosen(result, choice.chosen)
+        yield from _chosen(result, bound, choice.chosen)
     elif not meeting:
         yield (
-            f"None of the given noise levels meets the limit: {limit(result)}. Leave --over "
-            "privacy. out, and the search takes the noise that the limit needs."
+            f"None of the given noise levels meets the limit: {_limit(result, bound)}. Leave "
+            "--over privacy. out, and the search takes the noise that the limit needs."
         )
     elif choice.undecided is not None and least is not None:
         near = choice.undecided
@@ -86,38 +86,36 @@ def _answer(result: Result) -> Iterator[str]:
         wanted = "be better than a constant answer" if least is None else f"have {_at_least(least)}"
         best = max(meeting, key=lambda each: each.utility.gain)
         yield (
-            f"No setting can be chosen: no model that meets the limit ({limit(result)}) is shown "
-            f"to {wanted}. The best is {values(best.values)}: {_criterion(best)}. More records "
-            "help most, since the same noise is divided by their number; more rounds or a looser "
-            "limit may help."
+            f"No setting can be chosen: no model that meets the limit ({_limit(result, bound)}) "
+            f"is shown to {wanted}. The best is {values(best.values)}: {_criterion(best)}. More "
+            "records help most, since the same noise is divided by their number; more rounds or a "
+            "looser limit may help."
         )
 
 
-def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
+def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
     """Yield which setting to take, why, how good and how safe it is."""
-    at, least, strictest = f"{result.config.privacy.delta:g}", result.request.least, None
+    at, least = f"{result.config.privacy.delta:g}", result.request.least
     yield (
         f"Take ε = {number(chosen.epsilon)} at δ = {at}: {values(chosen.values)} "
         f"(noise multiplier {number(chosen.noise_multiplier)}). It meets the limit: "
-        f"{limit(result)}."
+        f"{_limit(result, bound)}."
     )
-    if not result.of_noise:
-        strictest = result.choice.strictest
-        why = (
-            "it has the best model at the least noise, or nearly the best in fewer rounds"
-            if least is None
-            else f"it is the strictest that has {_at_least(least)}"
-        )
-        judged = worth.as_text(chosen.utility.criterion.name, result.plain)
-        without = "" if result.plain is None else f"; without privacy, a linear model has {judged}"
-        yield f"Of {result.tried} settings tried, {why}: {_criterion(chosen)}{without}."
+    strictest = result.choice.strictest
+    why = (
+        "it has the best model at the least noise, or nearly the best in fewer rounds"
+        if least is None
+        else f"it is the strictest that has {_at_least(least)}"
+    )
+    judged = worth.as_text(chosen.utility.criterion.name, result.plain)
+    without = "" if result.plain is None else f"; without privacy, a linear model has {judged}"
+    yield f"Of {result.tried} settings tried, {why}: {_criterion(chosen)}{without}."
     if strictest is not None and strictest is not chosen:
         yield (
             f"A stricter setting is nearly as good: ε = {number(strictest.epsilon)} "
             f"({values(strictest.values)}), the adversary right in at most "
             f"{percent(strictest.right_at_most)}, {_criterion(strictest)}."
         )
-    bound = result.request.limit
     if bound.key == RISK:
         without = of_cases(bound.baseline, bound.baseline)
         yield (
@@ -149,10 +147,9 @@ def _at_least(least: tuple[str, float]) -> str:
     return f"{'an' if name[0] in 'aA' else 'a'} {name} of at least {worth.as_text(name, value)}"
 
 
-def limit(result: Result) -> str:
+def _limit(result: Result, bound: Limit) -> str:
     """Return the limit on the adversary, with the share of trainings that may exceed it."""
     who = result.config.federation.vantage.value.replace("-", " ")
-    bound = result.request.limit
     if bound.key == ADVANTAGE:
         return f"the advantage of the {who} is at most {number(bound.value)}"
     if bound.key == RISK:
@@ -160,7 +157,7 @@ def limit(result: Result) -> str:
             f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
             f"the model succeeds in at most {percent(bound.value)} with it"
         )
-    tail = _tail_limit(result)
+    tail = _tail_limit(result, bound)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
         f"the belief of the {who} is at most {percent(bound.value)}, except in {share} "
@@ -168,13 +165,13 @@ def limit(result: Result) -> str:
     )
 
 
-def _tail_limit(result: Result) -> float | None:
+def _tail_limit(result: Result, bound: Limit) -> float | None:
     """Return in which share of trainings, at most, the belief exceeds the limit.
 
     It is of the chosen setting, else the largest of all that meet the limit; None for other limits,
     or if no setting meets it.
     """
-    if result.request.limit.key != BELIEF:
+    if bound.key != BELIEF:
         return None
     if result.choice.chosen is not None:
         return result.choice.chosen.tail_limit
@@ -199,17 +196,13 @@ def document(result: Result) -> dict[str, Any]:
             "state": choice.state,
             "sentences": sentences(result),
             "limit": {
-                bound.kind: bound.value,
-                **({"baseline": bound.baseline} if bound.key == RISK else {}),
-                "tail_limit": _tail_limit(result),
+                **({} if bound is None else _as_json(result, bound)),
                 "against": config.federation.vantage.value,
                 "trust": config.federation.trust.value,
                 "delta": config.privacy.delta,
                 "accountant": config.privacy.accountant,
             },
             "least": None if request.least is None else dict([request.least]),
-            "records": {"trained": config.data.records, "available": result.records},
-            "answers_for_noise_alone": result.of_noise,
             "tried": result.tried,
             "without_privacy": result.plain,
             "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
@@ -219,6 +212,11 @@ def document(result: Result) -> dict[str, Any]:
         }
     )
     return written
+
+
+def _as_json(result: Result, bound: Limit) -> dict[str, Any]:
+    baseline = {"baseline": bound.baseline} if bound.key == RISK else {}
+    return {bound.kind: bound.value, **baseline, "tail_limit": _tail_limit(result, bound)}
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
@@ -301,7 +299,7 @@ def write(result: Result, directory: Path) -> Path:
         OSError: a file cannot be written.
     """
     shown = page(result, directory)
-    summary = sweep.as_csv(shown.document["settings"])
+    summary = _as_csv(shown.document["settings"])
     private_files.write_private(directory / SUMMARY, summary.encode())
     place = shown.write(directory)
     if result.choice.chosen:
@@ -310,6 +308,15 @@ def write(result: Result, directory: Path) -> Path:
     else:  # an earlier search in this directory may have left one
         (directory / CONFIG).unlink(missing_ok=True)
     return place
+
+
+def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows with the same keys as comma-separated values."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _towards(result: Result) -> list[doc.Block]:
@@ -340,8 +347,6 @@ def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     if result.config.federation.summed_in_the_clear:
         protecting += " federation.secure-aggregation=secagg+"
     train = "Train the model with it"
-    if result.records > result.config.data.records:
-        train += f" (data.records={result.records} takes all records)"
     return [
         ("Measure the adversary", f"fedsim run {place}"),
         (train, f"fedsim train {place} {protecting}"),
@@ -352,7 +357,7 @@ def frontier(result: Result) -> Any:
     """Return the figure of the model's criterion against the adversary."""
     from fedsim.reports.figures import training_figures  # noqa: PLC0415
 
-    request, settings = result.request, result.choice.candidates
+    request, settings, bound = result.request, result.choice.candidates, result.request.limit
     series = []
     for name in dict.fromkeys(map(_family, settings)):
         alike = [each for each in settings if _family(each) == name]
@@ -364,14 +369,16 @@ def frontier(result: Result) -> Any:
                 value=[_value(each) for each in alike],
                 low=[low for low, _ in ends],
                 high=[high for _, high in ends],
-                limit=max((each.right_at_most for each in alike if each.meets), default=None),
+                limit=max(
+                    (each.right_at_most for each in alike if bound and each.meets), default=None
+                ),
             )
         )
     chosen, judged = result.choice.chosen, settings[0].utility.criterion
     same = request.least is not None and request.least[0] == judged.name
     return training_figures.frontier(
         series,
-        f"limit: {request.limit.kind} at most {request.limit.value:g}",
+        "" if bound is None else f"limit: {bound.kind} at most {bound.value:g}",
         None if chosen is None else (chosen.right_at_most, _value(chosen)),
         request.least[1] if request.least is not None and same else None,
         judged.name,
@@ -381,8 +388,8 @@ def frontier(result: Result) -> Any:
 def _settings(result: Result) -> doc.Table:
     judged = result.choice.candidates[0].utility.criterion
     bound = result.request.limit
-    limited = f"{bound.kind}, limit {bound.value:g}"
-    headings = ["setting", "ε", "right in at most", limited, judged.name]
+    limited = [] if bound is None else [f"{bound.kind}, limit {bound.value:g}"]
+    headings = ["setting", "ε", "right in at most", *limited, judged.name]
     return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
 
 
@@ -390,6 +397,7 @@ def _cells(result: Result, each: Candidate) -> list[str]:
     judged = each.utility.criterion
     mark = " ← chosen" if each is result.choice.chosen else ""
     most = {BELIEF: each.rho_beta, ADVANTAGE: each.rho_alpha, RISK: each.risk}
+    bound, meets = result.request.limit, "meets" if each.meets else "exceeds"
     numbers = (
         f"rate {plain(each.values[RATE])}, norm {plain(each.values[NORM])}, "
         f"noise {number(each.noise_multiplier)}"
@@ -398,7 +406,7 @@ def _cells(result: Result, each: Candidate) -> list[str]:
         f"{_family(each)}, {numbers}{mark}",
         number(each.epsilon),
         percent(each.right_at_most),
-        f"{most[result.request.limit.key]:.3g}\n{'meets' if each.meets else 'exceeds'}",
+        *([] if bound is None else [f"{most[bound.key]:.3g}\n{meets}"]),
         _measure(judged).replace(" (", "\n("),
     ]
 

@@ -6,6 +6,8 @@ of each noise level, and of each model and number of rounds at the limit, are tr
 records, with other first models and noise. Only these trainings are reported, so that no setting
 is reported for the luck of its first pass. Settings that differ in numbers alone are trials of one
 batch (`game.trainings`).
+
+Without a limit, every combination of the given values is trained, and none is picked.
 """
 
 import itertools
@@ -21,7 +23,7 @@ from fedsim.common import journal, reading, report_directory
 from fedsim.common.blocks import slices
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration import Config, Scalar
-from fedsim.configuration.federation import OWN, DataConfig
+from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import KEYS, given, overlaid
 from fedsim.configuration.needs import require
 from fedsim.configuration.objects import Scheme
@@ -33,7 +35,7 @@ from fedsim.game.trainings import Setting
 from fedsim.learning.data import distribution
 from fedsim.learning.training import models
 from fedsim.learning.training.criterion import AUC
-from fedsim.privacy import delta, identifiability, risks
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import grid, rule, utility
 from fedsim.studies.choose.rule import Candidate, Choice, Least, Limit
@@ -86,6 +88,7 @@ class ChoiceRequest:
     """The request of a user.
 
     Attributes:
+        limit: on the adversary; None to list every combination of `over`.
         least: a measure of the model with its least value; None to get the best model.
         against: the adversary's vantage point; None as configured.
         over: keys with the values to try. Noise levels, models, rounds, rates and norms that are
@@ -96,7 +99,7 @@ class ChoiceRequest:
         InputError: a value cannot be searched for.
     """
 
-    limit: Limit
+    limit: Limit | None = None
     least: Least | None = None
     against: Vantage | None = None
     over: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
@@ -108,6 +111,12 @@ class ChoiceRequest:
             raise InputError(
                 f"--min-{name.lower().replace(' ', '-')} is {value:g}; give a number between 0 and "
                 "1, for example 0.8"
+            )
+        if self.limit is None and (self.least is not None or not self.over):
+            raise InputError(
+                "the limit on the adversary is missing; give --max-belief, such as 0.75, "
+                "--max-advantage, such as 0.2, or --max-risk, such as 0.005; or give only --over "
+                "KEY=V1,V2,... for a table of all settings"
             )
         grid.refuse_overlap(self.common, self.over)
         if shared := [key for key in self.over if key.startswith(OF_THE_QUESTION)]:
@@ -132,7 +141,8 @@ class ChoiceRequest:
     def asked(self) -> dict[str, Scalar]:
         """Changes to the configuration that is written for the chosen setting."""
         vantage = {} if self.against is None else {"federation.vantage": self.against.value}
-        return {**self.common, **self.limit.settings, **vantage}
+        limited = {} if self.limit is None else self.limit.settings
+        return {**self.common, **limited, **vantage}
 
     @property
     def played(self) -> dict[str, Scalar]:
@@ -144,6 +154,8 @@ class ChoiceRequest:
         """The targets of the noise to try, from strict to loose unless the user gave them."""
         if own := {key: values for key, values in self.over.items() if key in KEYS}:
             return [dict(zip(own, each, strict=True)) for each in itertools.product(*own.values())]
+        if self.limit is None:
+            return [{}]
         return [{self.limit.key: value} for value in self.limit.levels(rule.FACTORS)]
 
 
@@ -154,11 +166,7 @@ class Result:
     Attributes:
         question: digest of what was asked, but for the least value.
         config: of the chosen setting; of the nearest if none was chosen.
-        records: n of all records that could be trained on, of which the search may have used a
-            part; see `of_noise`.
-        of_noise: whether the records are a part with the delta of all of them, so that the search
-            answers for the noise alone.
-        tried: number of settings in the first pass.
+        tried: number of settings that were trained.
         plain: the criterion of a model trained without privacy; None if not measured.
     """
 
@@ -166,8 +174,6 @@ class Result:
     question: str
     config: Config
     choice: Choice
-    records: int
-    of_noise: bool
     tried: int
     plain: float | None
 
@@ -208,7 +214,8 @@ def search(
     """
     first = load(overlaid(request.played, request.levels[0]))
     _refuse_unsearchable(first)
-    limited = f"{request.limit.kind}-{request.limit.value:g}"
+    limit = request.limit
+    limited = "all" if limit is None else f"{limit.kind}-{limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
     question = _question(request, first, out)
@@ -219,21 +226,24 @@ def search(
     report_directory.create(out)
     book = _Book(out)
     try:
-        screened = [_screened(family, book, say) for family in families]
-        candidates = _final(screened, request.limit, book, say)
+        if limit is None:
+            candidates = [each for family in families for each in _every(family, book, say)]
+            tried = len(candidates)
+        else:
+            screened = [_screened(family, book, say) for family in families]
+            candidates, tried = _final(screened, limit, book, say), sum(map(len, screened))
     except KeyboardInterrupt:
         raise InterruptedRunError("interrupted; give the same command again to continue") from None
-    available, of_noise = _available(first.data, first.model.weights, first.privacy.delta)
-    choice, config = rule.choose(candidates, request.least, of_noise), first
+    choice, config = Choice("listed", tuple(candidates)), first
+    if limit is not None:
+        choice = rule.choose(candidates, request.least)
     if choice.chosen is not None:
         # A rate that is set changes the default optimiser, with which the models were not trained.
         training = first.training
         stepping = {OPTIMIZER: training.optimizer, "training.schedule": training.schedule}
         own = {} if OPTIMIZER in request.over else stepping
         config = load(overlaid({**request.asked, **own}, choice.chosen.values)).placed_at("")
-    plain = None if of_noise else _without_privacy(families)
-    tried = sum(map(len, screened))
-    return Result(request, question, config, choice, available, of_noise, tried, plain), out
+    return Result(request, question, config, choice, tried, _without_privacy(families)), out
 
 
 def _refuse_unsearchable(first: Config) -> None:
@@ -330,15 +340,16 @@ class _Family:
 def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Family]:
     """Yield the families to search. Raises InputError for one that the user asked for."""
     levels, over = request.levels, request.over
+    searches = request.limit is not None
     batched = trainings.numbers_of_trials(first.scheme) and "training.local-steps" not in over
     numbers = (RATE, NORM) if batched else ()
     own = {key: list(each) for key, each in over.items() if key not in (*KEYS, *numbers)}
     table = distribution.dataset(first.data, first.model.weights).kind == "tabular"
     fixed = {*over, *request.common}
     alone = first.privacy.unit == "record" and first.training.local_steps == 1
-    if MODEL not in fixed and first.model.name in OF_TABLES and table and alone:
+    if searches and MODEL not in fixed and first.model.name in OF_TABLES and table and alone:
         own[MODEL] = [*OF_TABLES]
-    if ROUNDS not in fixed:
+    if searches and ROUNDS not in fixed:
         multiples = MULTIPLES if table and alone else (1,)
         own[ROUNDS] = [times * first.training.rounds for times in multiples]
     for combination in itertools.product(*own.values()):
@@ -356,7 +367,8 @@ def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Fa
         scheme = bases[0].config.scheme
         training = scheme.training
         rates = _axis(request, scheme, RATE, training.rate, RATES)
-        norms = _axis(request, scheme, NORM, training.clipping_norm, NORMS if table else (1.0,))
+        factors = NORMS if table else (1.0,)
+        norms = _axis(request, scheme, NORM, training.clipping_norm, factors)
         axes = ((RATE, rates), (NORM, norms))
         open_keys = [key for key, each in axes if key not in fixed and len(each) > 1]
         yield _Family(values, levels, bases, rates, norms, open_keys)
@@ -366,10 +378,11 @@ def _axis(
     request: ChoiceRequest, scheme: Scheme, key: str, value: float, factors: Sequence[float]
 ) -> list[float]:
     """Return the values of a number to try, around the configured one."""
-    if key in request.common or key not in trainings.numbers_of_trials(scheme):
-        return [value]
-    if key in request.over:
+    numbers = trainings.numbers_of_trials(scheme)
+    if key in request.over and key in numbers:
         return [float(each) for each in request.over[key]]
+    if request.limit is None or key in request.common or key not in numbers:
+        return [value]
     return [float(f"{factor * value:.3g}") for factor in factors]
 
 
@@ -492,6 +505,16 @@ def _final(
     return sorted(candidates, key=lambda each: (each.rho_alpha, -each.utility.gain))
 
 
+def _every(family: _Family, book: _Book, say: Callable[[str], None]) -> Iterator[Candidate]:
+    """Yield every setting of a family with its bounds, trained on all records."""
+    wanted = [*itertools.product(range(len(family.levels)), family.rates, family.norms)]
+    settings = [family.setting(*each) for each in wanted]
+    measured = _precise(family, [setting for _, setting in settings], book)
+    say(f"{family.name}: {len(settings)} settings")
+    for (level, _, _), setting, own in zip(wanted, settings, measured, strict=True):
+        yield _candidate(_Trained(family, level, *setting, own), None)
+
+
 def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[utility.Utility]:
     """Return the utilities of settings from as many trainings as they need to be precise."""
     repeats = FEWEST
@@ -502,14 +525,14 @@ def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[
         repeats *= 2
 
 
-def _candidate(trained: _Trained, limit: Limit) -> Candidate:
+def _candidate(trained: _Trained, limit: Limit | None) -> Candidate:
     """Return a setting with its bounds by theory."""
     config = trained.setting.config
     at, vantage = config.privacy.delta, config.federation.vantage
     releases = privacy.describe(config.scheme, trained.setting.noise_multiplier)
     mechanism = releases.towards(vantage)
     found = identifiability.bounds(mechanism, at, config.privacy.accountant)
-    risk = risks.success(mechanism, limit.baseline)
+    risk = risks.success(mechanism, risks.BASELINE if limit is None else limit.baseline)
     return Candidate(
         values=trained.values,
         noise_multiplier=trained.setting.noise_multiplier,
@@ -518,25 +541,11 @@ def _candidate(trained: _Trained, limit: Limit) -> Candidate:
         rho_alpha=found.rho_alpha,
         tail_limit=tail_limit(mechanism, found.epsilon),
         risk=risk,
-        meets=limit.met_by(found.rho_beta, found.rho_alpha, risk),
+        meets=limit is None or limit.met_by(found.rho_beta, found.rho_alpha, risk),
         rounds=config.training.rounds,
         towards=tuple(identifiability.vantage_bounds(releases, at)),
         utility=trained.utility,
     )
-
-
-def _available(data: DataConfig, weights: str, own: float) -> tuple[int, bool]:
-    """Return n of all records for training, and whether D is a part with the delta of them all.
-
-    own: privacy.delta.
-    """
-    if data.name == OWN:
-        return data.records, False
-    dataset = distribution.dataset(data, weights)
-    aside = (data.held_out if dataset.test is None else 0) + (data.pool or 0)
-    available = max(data.records, len(dataset.train) - aside)
-    part = data.records < available and own <= delta.of_records(available) * (1 + 1e-9)
-    return available, part
 
 
 def _without_privacy(families: Sequence[_Family]) -> float | None:

@@ -35,7 +35,7 @@ NEAR = 0.02
 AS_GOOD = 0.005
 """Largest loss, against the best model, at which a setting of fewer rounds is taken."""
 
-State = Literal["chosen", "cannot tell", "none"]
+State = Literal["chosen", "cannot tell", "none", "listed"]
 
 KINDS = {BELIEF: "belief", ADVANTAGE: "advantage", RISK: "risk"}
 """The limited quantity by the key of a limit."""
@@ -159,6 +159,7 @@ class Choice:
     """The chosen setting, and its alternatives.
 
     Attributes:
+        state: "listed" without a limit.
         chosen: None unless the state is "chosen".
         strictest: the strictest setting that meets the limit with a model within `NEAR` of the
             best.
@@ -168,8 +169,8 @@ class Choice:
 
     state: State
     candidates: tuple[Candidate, ...]
-    chosen: Candidate | None
-    strictest: Candidate | None
+    chosen: Candidate | None = None
+    strictest: Candidate | None = None
     undecided: Candidate | None = None
     compared: int = 1
 
@@ -198,26 +199,18 @@ def check_protectable(scheme: Scheme) -> None:
     )
 
 
-def choose(
-    candidates: Sequence[Candidate], least: Least | None = None, of_noise: bool = False
-) -> Choice:
+def choose(candidates: Sequence[Candidate], least: Least | None = None) -> Choice:
     """Pick a setting by a rule that is fixed in advance.
 
     Without a least value: of the settings with the least noise that meets the limit in theory,
     take the best model, or one within `AS_GOOD` of it that needs fewer rounds. With a least value:
     take the strictest setting that meets the limit and whose interval lies above the value. A model
     that is not shown to be better than a constant answer is never taken.
-
-    Args:
-        of_noise: the models were trained on too few records to be judged, so that only theory
-            decides.
     """
-    usable = [
-        one for one in candidates if one.meets and (of_noise or one.utility.criterion.has_learnt)
-    ]
+    usable = [one for one in candidates if one.meets and one.utility.criterion.has_learnt]
     best = max(usable, key=lambda one: one.utility.gain, default=None)
     undecided = None
-    if least is None or of_noise:
+    if least is None:
         loosest = max(usable, key=lambda one: one.rho_alpha, default=None)
         loose = [one for one in usable if loosest is not None and one.level == loosest.level]
         chosen = next(iter(fewest_rounds(loose)), None)

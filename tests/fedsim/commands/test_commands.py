@@ -109,7 +109,6 @@ def test_a_shell_completes_commands_and_options(shell):
         (["attack", "digits", "--prior", "data"], "add --column"),
         (["attack", "digits", "--column", "label", "--candidates", "3"], "are both given"),
         (["choose", "digits"], "give --max-belief"),
-        (["choose", "digits", "--over", "run.seed=1,2"], "name it with --out"),
         (["data", "digits", "--label", "x"], "are for a table"),
         (["init", "--data", "gone.csv"], "'gone.csv' does not exist"),
         (["report"], "needs a run directory"),

@@ -110,7 +110,6 @@ def test_a_choice_is_continued_and_can_be_run(fedsim, tiny, tmp_path, monkeypatc
     assert found["chosen"]["privacy.rho-beta"] == 0.8
     page = (out / "report.html").read_text()
     assert "What the search itself costs in privacy" in page
-    assert "(data.records=" in page  # this search has a part of what is there
     assert "<svg" in page
     assert fedsim("run", out / "config.toml", "--out", tmp_path / "run", "--quiet")[0] == 0
     # Nor is the search a run, for its configuration.

@@ -12,7 +12,6 @@ from threading import Thread
 
 import pytest
 
-import fedsim
 from adversaries.errors import InputError
 from fedsim import worker
 from fedsim.commands.deploy import certificates
@@ -170,23 +169,6 @@ def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(
     assert set(active_children()) == before
     with opened(2, print) as pool:
         assert _same_bits(here, _carried_out(config, tmp_path / "there", pool))
-
-
-@pytest.mark.slow
-def test_a_table_in_processes_has_the_bits_of_one_also_where_one_is_killed(small, tmp_path):
-    config = small(FEW | {"trials.count": 40})
-    over, here, there = {"privacy.rho-beta": [0.7, 0.8, 0.9]}, tmp_path / "here", tmp_path / "there"
-    killer = _when(there, "*/batches/*.npz", _kill_child(set(active_children())))
-    killer.start()
-    lost = fedsim.choose(config, over=over, out=there, workers=2)
-    killer.join()
-    assert any("was lost" in outcome.failure for outcome in lost.details)
-    made = fedsim.choose(config, over=over, out=there, workers=2)
-    alone = fedsim.choose(config, over=over, out=here)
-    for one, other in zip(made.details, alone.details, strict=True):
-        assert (one.failure, one.accuracies) == ("", other.accuracies)
-        name = one.point.name
-        assert _same_bits(RunDirectory.open(here / name), RunDirectory.open(there / name))
 
 
 @pytest.mark.parametrize("text", ["localhost:8786", "tcp://127.0.0.1:8786", "tcp://[::1]:8786"])
