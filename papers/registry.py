@@ -15,8 +15,7 @@ from papers.bernau import (
 from papers.bernau.experiments import TITLES
 from papers.findings import Item
 from papers.jagielski import table as clipbkd
-from papers.triastcyn import estimator, growth, members, orders, outlier, table
-from papers.triastcyn.trainings import SETTINGS
+from papers.triastcyn import estimator, growth, members, orders, outlier
 from papers.xiao import clusters, means, network
 
 SOURCES = {
@@ -58,11 +57,6 @@ def _of_bernaus_data(data: str) -> list[Row]:
     ]
 
 
-def _table_1(data: str) -> Row:
-    title = f"Table 1: DP against BDP at equal noise, {SETTINGS[data].title}"
-    return f"table-1-{data}", title, table.MINUTES[data], partial(table.made, data=data), data
-
-
 def _table_2(initialisation: str) -> Row:
     title = f"Table 2: ClipBKD, {clipbkd.WORDS[initialisation]}, in the published size"
     make = partial(clipbkd.published, initialisation=initialisation)
@@ -96,7 +90,6 @@ _ROWS: dict[str, tuple[Row, ...]] = {
         ("figures-3-4", BY_SIGMA, 1.0, growth.compared),
         ("figure-5", "Figure 5: ε against λ", 0.1, orders.searched),
         ("estimator", COVERAGE, 0.5, estimator.examined),
-        *map(_table_1, SETTINGS),
         ("theorem-3", "Theorem 3: a replaced record, sampled", 0.1, orders.shown),
     ),
     "xiao": (

@@ -64,7 +64,6 @@ CONFIGURATIONS: dict[str, dict[str, object]] = {
 """The files of configs/ that `fedsim run` takes, with what makes each small."""
 
 GAMES: dict[str, dict[str, object]] = {
-    "bayesian-pairs": {"audit.bayesian-pairs": 4},
     "budget": {"privacy.stop-at": 1.5, "privacy.delta": 0.005},
     "gradient-canary": {"challenge.kind": "gradient"},
     "local-dp-sgd": LOCAL

@@ -225,7 +225,6 @@ def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else():
 
 
 CORE = [
-    "fedsim.privacy.bayesian",
     "fedsim.common.blocks",
     "fedsim.learning.training.clipping",
     "fedsim.learning.data",

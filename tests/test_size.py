@@ -30,18 +30,18 @@ BUDGETS = {
 HELD = {
     "adversaries": 5_500,
     "fedsim/common": 1_500,
-    "fedsim/privacy": 3_200,
+    "fedsim/privacy": 3_000,
     "fedsim/configuration": 1_700,
     "fedsim/learning": 7_900,
     "fedsim/game": 3_800,
     "fedsim/federation": 9_100,
     "fedsim/deployment": 2_900,
-    "fedsim/audits": 13_800,
+    "fedsim/audits": 13_600,
     "fedsim/reports": 8_200,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_400,
     "papers": 7_000,
-    "tests": 55_600,
+    "tests": 55_100,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -58,7 +58,7 @@ OTHER_BUDGETS = {
 OTHERS_HELD = {
     "commands": 24,
     "options": 128,
-    "keys": 94,
+    "keys": 93,
     "words of documentation": 42_200,
 }
 

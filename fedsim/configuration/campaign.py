@@ -47,8 +47,6 @@ class AuditConfig(TomlTable):
             vantage point.
         confidence: Confidence level of every interval and bound.
         evaluated_trials: Number of trials that measure utility. The first ones are used.
-        bayesian_pairs: Number of pairs of records for the Bayesian accountant. Each client compares
-            this many in each round of the evaluated trials. 0: none.
         attacks: Membership inference attacks, separated by commas. They attack the target. "all":
             every attack; "none": no attack.
     """
@@ -57,7 +55,6 @@ class AuditConfig(TomlTable):
     vantages: Literal["configured", "all"] = "configured"
     confidence: Fraction = 0.95
     evaluated_trials: PositiveInt = 20
-    bayesian_pairs: Annotated[int, Field(ge=0)] = 0
     attacks: str = "all"
 
     def evaluated(self, trials: range) -> int:

@@ -135,7 +135,7 @@ class Config(TomlTable):
     @cached_property
     def experiment(self) -> Experiment:
         """The parts that a federation is loaded from."""
-        return Experiment(self.data, self.game, self.run, self.audit.bayesian_pairs)
+        return Experiment(self.data, self.game, self.run)
 
     def placed_at(self, out: str) -> "Config":
         """Return the same experiment with another run directory."""

@@ -47,13 +47,8 @@ class GameRules:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The parts of a federation: its records, the game on them, and the machine that trains.
-
-    Attributes:
-        bayesian_pairs: number of pairs of records that the Bayesian accountant compares.
-    """
+    """The parts of a federation: its records, the game on them, and the machine that trains."""
 
     data: DataConfig
     game: GameRules
     run: RunConfig
-    bayesian_pairs: int

@@ -22,13 +22,13 @@ trials.count is above 1: trials.count is even
     | set an even trials.count, or trials.count = 1 for a training alone
 # Units of privacy
 privacy.unit is "client": training.sampling-rate is 1.0; training.local-steps is 1;
-    training.clipping is true; audit.bayesian-pairs is 0; challenge.record
-    is -1; challenge.replacement is -1
+    training.clipping is true; challenge.record is -1;
+    challenge.replacement is -1
     | A client sends one clipped update, and all its records are the target.
     | set privacy.unit = "record"
 federation.sampling-rate is below 1: privacy.neighbouring is "add-remove"; privacy.sensitivity is
     "global"; privacy.noise-source is "seed"; training.local-steps is 1;
-    audit.bayesian-pairs is 0; canaries.count is 0; run.job is "experiment"
+    canaries.count is 0; run.job is "experiment"
     | The sampling of clients is simulated, with coins drawn from the seed.
     | set federation.sampling-rate = 1.0
 federation.sampling-rate is below 1; privacy.unit is "client"; trust.server_draws:
@@ -56,9 +56,6 @@ training.local-steps is above 1; training.sampling-rate is below 1: privacy.neig
     "add-remove"
     | A sum shows how often one record was drawn, but not which record of a pair.
     | set privacy.neighbouring = "add-remove"
-training.local-steps is above 1: audit.bayesian-pairs is 0
-    | Gradients are compared at the model of the round, not at the models of local steps.
-    | set training.local-steps = 1
 training.local-steps is above 1: privacy.sensitivity is "global"
     | Sensitivity is measured at the model of the round, not at the models of local steps.
     | set training.local-steps = 1
@@ -75,9 +72,6 @@ trust.summed_securely: training.clipping is true
 trust.summed_securely: privacy.sensitivity is "global"
     | The range of the integers that clients send must not depend on the data.
     | set federation.trust = "local"
-audit.bayesian-pairs is above 0: federation.tolerated-dropouts is 0
-    | The Bayesian accountant compares the gradients of all clients in every round.
-    | set audit.bayesian-pairs = 0
 # Unbounded sums, and targets that no noise meets
 training.clipping is false: privacy.rho-beta is 0; privacy.rho-alpha is 0; privacy.max-risk is 0;
     privacy.epsilon is 0
@@ -122,10 +116,6 @@ model.initialisation is "worst-case"; challenge.kind is "record": challenge.reco
     | set another challenge.kind or model.initialisation = "random"
 challenge.kind is "gradient": training.clipping is true
     | A gradient target is a vector of the clipping norm. | set another challenge.kind
-audit.bayesian-pairs is above 0: challenge.kind is "record"
-    | The Bayesian guarantee is for the distribution of the records. A crafted target is not
-      drawn from it.
-    | set audit.bayesian-pairs = 0
 # Rounded gradients
 audit.mode is "participant": run.precision is "float32"
     | The participant would compare sums in full precision with rounded sums.

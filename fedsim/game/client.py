@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
-from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.learning.training.schedules import factor
-from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
-from fedsim.privacy.participation.sampling import groups
+from fedsim.privacy.mechanism import aggregate_noise_multiplier
 
 
 def _canaries(knowledge: KnownRound, clients: Collection[int]) -> Tensor | None:
@@ -156,32 +155,6 @@ def challenge_gradients(
     gradients = federation.clipper.clipped_gradients(parameters, features, labels)
     present = gradients[:, 0]
     return present, torch.zeros_like(present) if replacement is None else gradients[:, 1]
-
-
-def gradient_distances(
-    rules: GameRules,
-    bayesian_pairs: int,
-    federation: Federation,
-    client: int,
-    parameters: Tensor,
-    trials: range,
-    round: int,
-) -> Tensor | None:
-    """Return how far records move the sum, for the Bayesian accountant.
-
-    It compares `audit.bayesian-pairs` random pairs of the client's records of D, or as many as are
-    disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it is replaced.
-    parameters: float32 [E, P].
-    Returns: float64 [E, m]; None for fewer than two records.
-    """
-    positions = federation.owned_by(client)
-    if len(positions) < 2:
-        return None
-    members = 2 if rules.scheme.privacy.neighbouring is Neighbouring.REPLACE else 1
-    drawn = groups(rules.noise_seed, trials, round, client, len(positions), bayesian_pairs, members)
-    chosen = torch.from_numpy(drawn).to(parameters.device)
-    features, labels = federation.members(positions)
-    return federation.clipper.clipped_distances(parameters, features, labels, chosen)
 
 
 def noise(

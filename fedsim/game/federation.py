@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from adversaries.arrays import Floats, Ints
-from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.common.memory import installed, spare
 from fedsim.configuration.federation import OWN
@@ -284,11 +283,6 @@ def _load(experiment: Experiment, client: int | None) -> Federation:
         rehearsed=run.job == "rehearsal",
     )
     dataset = split.dataset
-    if experiment.bayesian_pairs and np.bincount(client_of).max() < 2:
-        raise InputError(
-            f"audit.bayesian-pairs is {experiment.bayesian_pairs}, but no client has two records "
-            "to compare; raise data.records, lower federation.clients, or set it to 0"
-        )
     where = device.resolve(run.device)
     model = models.structural_model(partial(build_model, rules, dataset), run.seed)
     shape = dataset.train.features.shape[1:]

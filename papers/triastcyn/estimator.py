@@ -11,10 +11,9 @@ import numpy.typing as npt
 from scipy import stats
 
 from adversaries.arrays import Floats
-from fedsim.privacy import bayesian
 from fedsim.reports.figures import canvas
 from papers.findings import Grid, ItemPicture, Means, Number, Reproduced, share
-from papers.triastcyn import growth
+from papers.triastcyn import bayesian, growth
 
 RECORDS = 100
 """N in the source's example."""

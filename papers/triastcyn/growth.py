@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from adversaries.arrays import Floats, Ints
-from fedsim.privacy import bayesian
 from fedsim.reports.figures import canvas
 from papers.findings import ItemPicture, Means, Number, Reproduced, averaged
+from papers.triastcyn import bayesian
 
 RECORDS, DIMENSIONS, SHAPE = 50, 1000, 0.5
 """Size of one step's gradients, and the shape of their Weibull distribution."""

@@ -6,11 +6,11 @@ import numpy as np
 from scipy import special
 
 from adversaries.arrays import Floats
-from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.reports.figures import canvas
 from papers.findings import ItemPicture, Means, Number, Reproduced
+from papers.triastcyn import bayesian
 
 DISTANCES = (0.1, 0.7, 1.0)
 """Fixed distances in the authors' code, for noise of standard deviation 1."""

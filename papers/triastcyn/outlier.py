@@ -7,9 +7,9 @@ from scipy import optimize, stats
 
 from adversaries.arrays import Floats
 from adversaries.statistics import gaussian
-from fedsim.privacy import bayesian
 from fedsim.reports.figures import canvas
 from papers.findings import Grid, ItemPicture, Means, Number, Reproduced
+from papers.triastcyn import bayesian
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 

@@ -36,7 +36,6 @@ CHANGES = {
     "crafted-backdoor": {"challenge.kind": "backdoor"},
     "crafted-label": {"challenge.kind": "mislabelled", "privacy.neighbouring": "replace"},
     "chosen-by-embedding": {"challenge.space": "embedding", "model.name": "mlp"},
-    "bayesian-pairs": {"audit.bayesian-pairs": 2},
     "canaries-gradient": CANARIES,
     "canaries-label": CANARIES | {"canaries.kind": "mislabelled", "canaries.score": "loss"},
     "local-epochs": {"privacy.unit": "client", "training.local-epochs": 2},

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedsim.privacy import bayesian
 from papers.findings import Means, Scale
-from papers.registry import ITEMS
-from papers.triastcyn import estimator, growth, members, orders, outlier, table
+from papers.triastcyn import bayesian, estimator, growth, members, orders, outlier
 
 
 @pytest.fixture
@@ -146,18 +144,4 @@ def test_p_values_tell_distributions_apart_and_leave_equal_ones_alone():
 
 @pytest.mark.slow
 def test_the_items_of_data_are_made_of_digits(smoke):
-    found = table.made(smoke, "mnist")
-    worst = _number(found, "C = 1: DP ε, moments at integer orders").ours
-    tight = _number(found, "C = 1: DP ε, privacy loss distribution").ours
-    assert tight == pytest.approx(2.0, abs=1e-6)
-    for norm in (1, 30):
-        assert _number(found, f"C = {norm}: BDP ε, mean of trainings").ours <= worst * (1 + 1e-9)
-    assert _number(found, "C = 30: BDP ε, mean of trainings").ours < tight
     assert len(members.compared(smoke).pictures) == 3
-
-
-def test_every_item_is_listed_with_the_data_that_it_needs():
-    needs = {one.name: one.needs for one in ITEMS if one.source == "triastcyn"}
-    assert needs["table-1-abalone"] == ("abalone",)
-    assert needs["figure-2"] == ("mnist",)
-    assert {"outlier", "figure-1", "figures-3-4", "figure-5", "estimator"} <= set(needs)

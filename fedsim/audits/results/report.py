@@ -201,8 +201,6 @@ class Report:
     """Attacks by losses, by name."""
     membership_missing: str | None
     """Why configured attacks were not played; None if they were."""
-    bayesian: theory.Bayesian | None
-    """None where no distances of gradients were gathered."""
     one_run: OneRunResult | None
     """None where no canaries were planted."""
     utility: measured.Utility

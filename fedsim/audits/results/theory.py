@@ -126,40 +126,6 @@ class PredictionResult(Predicted):
 
 
 @dataclass(frozen=True)
-class OverTrials:
-    """Epsilon over several trials."""
-
-    mean: Real
-    max: Real
-
-
-@dataclass(frozen=True)
-class Bayesian:
-    """Epsilon by the Bayesian accountant, from the distances that clients gathered."""
-
-    delta: Real
-    gamma: Real
-    """Probability that the estimate fails in any round."""
-    pairs: int
-    """Number of distances in a round."""
-    percentile: Real
-    """Share of people, each of whom has epsilon_at_percentile."""
-    trials: int
-    epsilon: OverTrials | None
-    """None where it cannot be stated; the note says why."""
-    epsilon_at_percentile: OverTrials | None
-    """None where it cannot be stated."""
-    orders: tuple[int, int] | None
-    """Smallest and largest order that decided."""
-    dp_epsilon: Real
-    """Epsilon of DP at the same delta; holds for every record."""
-    worst_case_epsilon: Real | None
-    """This accountant's epsilon if every distance were the longest that clipping allows."""
-    note: str
-    """Cautions, or why there is no epsilon; "" for neither."""
-
-
-@dataclass(frozen=True)
 class NoiseTestResult:
     """Whether residuals have the length that the claimed noise gives them."""
 

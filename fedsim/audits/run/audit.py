@@ -13,7 +13,6 @@ from fedsim.audits.measurements import (
     residual_report,
     trade_off_report,
 )
-from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.report import Model, Report
 from fedsim.audits.results.theory import Accounted, Budget, Fit, RunBounds
@@ -162,14 +161,6 @@ def _measured(run: AuditedRun) -> Report:
             **membership_audit.attacks(*attacked, confidence),
         },
         membership_missing=membership_audit.why_none(*attacked),
-        bayesian=bayesian_report(
-            config.training,
-            config.privacy.neighbouring,
-            config.federation.vantage,
-            transcript,
-            delta,
-            run.releases,
-        ),
         one_run=one_run,
         utility=empirical.utility(run),
         timing=set_up.timing(run),

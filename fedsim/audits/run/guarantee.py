@@ -57,10 +57,6 @@ ORACLE = (
     "This was an oracle audit: clients gave their noise and {} to the auditor. This is a "
     'measurement, not a DP guarantee. To protect people, set audit.mode = "participant".'
 )
-GATHERED = (
-    "Clients released norms or distances of their records' gradients, without protection, for the "
-    "Bayesian accountant. To protect people, set audit.bayesian-pairs = 0."
-)
 
 # Cautions
 
@@ -114,7 +110,6 @@ def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
         IN_THE_CLEAR: scheme.federation.summed_in_the_clear,
         COLLUDED.format(who): colluding and not scheme.federation.trust.model.server_draws,
         ORACLE.format(given): at_server.seat(audit.mode).reads_noise,
-        GATHERED: audit.bayesian_pairs,
     }
     return [text for text, applies in failings.items() if applies]
 

@@ -250,7 +250,6 @@ def needed(game: GameRules, audit: AuditConfig, request: Request, partition: int
     seen = [vantage.value for vantage in measured if vantage is not Vantage.SERVER]
     bare = {
         f"audit.mode is '{audit.mode}'": reads_noise(audit.mode),
-        f"audit.bayesian-pairs is {audit.bayesian_pairs}": audit.bayesian_pairs > 0,
         "the server asks this node to disclose its noise to the adversary": role == Role.COLLUDER,
     }
     unprotected = {

@@ -8,7 +8,7 @@ from fedsim.federation.client import admission
 from fedsim.federation.client.admission import Received
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Role
-from fedsim.game.client import challenge_contributions, gradient_distances
+from fedsim.game.client import challenge_contributions
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
 from fedsim.privacy.mechanism import Neighbouring
@@ -21,18 +21,15 @@ def disclosed(
     noises: list[torch.Tensor],
 ) -> dict[str, ArrayRecord]:
     """Return the records beside a sum: an auditor's measurement, or a colluder's noises, [T, P]."""
-    request, records = received.request, _distances(received, parameters)
     if not admission.reads_noise(received.config.audit.mode):
-        if request.role != Role.COLLUDER or not noises:
-            return records
+        if received.request.role != Role.COLLUDER or not noises:
+            return {}
         (noise_drawn,) = noises
-        return records | {
-            messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())
-        }
+        return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
     measured = _measurement(received, parameters, taking_part, noises)
     if not measured:
-        return records
-    return records | {messages.MEASUREMENT: messages.array_record(**device.to_host(measured))}
+        return {}
+    return {messages.MEASUREMENT: messages.array_record(**device.to_host(measured))}
 
 
 def _measurement(
@@ -56,23 +53,3 @@ def _measurement(
     if taking_part is not None and config.participation.secret:
         measured["participation"] = taking_part[:, request.game.unit]
     return measured
-
-
-def _distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
-    """Return the gradient distances for the Bayesian accountant; empty where it needs none."""
-    config, request = received.config, received.request
-    evaluated = config.audit.evaluated(request.trial_numbers)
-    if not config.audit.bayesian_pairs or not evaluated:
-        return {}
-    measured = gradient_distances(
-        config.game,
-        config.audit.bayesian_pairs,
-        received.loaded,
-        received.partition,
-        parameters[:evaluated],
-        request.trial_numbers[:evaluated],
-        request.round,
-    )
-    if measured is None:
-        return {}
-    return {messages.DISTANCES: messages.array_record(distances=measured.cpu().numpy())}

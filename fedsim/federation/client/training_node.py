@@ -131,7 +131,7 @@ def _computing(
         total = local_steps(contributed, parameters, steps, size, drawing)
         reply, sent = _encoded(total, grid, bounded)
         content = {messages.REPLY: messages.array_record(sum=reply)}
-        if disclosing or config.audit.bayesian_pairs:
+        if disclosing:
             from fedsim.federation.client import disclosing as beside  # noqa: PLC0415  (audits only)
 
             content |= beside.disclosed(received, parameters, coins, noises)

@@ -77,14 +77,12 @@ Forms = Mapping[str, Mapping[str, Form]]
 """The records of a message, and the form of each of their arrays."""
 
 
-def check(content: RecordDict, needed: Forms, optional: Forms | None = None) -> None:
-    """Raise ValueError unless a message has the needed records of arrays, and no unknown one."""
-    records, forms = messages.array_records(content), {**(optional or {}), **needed}
-    if unasked := sorted(records.keys() - forms.keys()):
+def check(content: RecordDict, needed: Forms) -> None:
+    """Raise ValueError unless a message has the needed records of arrays, and no other."""
+    records = messages.array_records(content)
+    if unasked := sorted(records.keys() - needed.keys()):
         raise ValueError(f"it has a record {_shown(unasked[0])}, which was not requested")
-    for name, arrays in forms.items():
-        if name not in records and name not in needed:
-            continue
+    for name, arrays in needed.items():
         if records.get(name, {}).keys() != arrays.keys():
             raise ValueError(
                 f"its record '{name}' must have exactly these arrays: {', '.join(sorted(arrays))}"

@@ -32,7 +32,6 @@ MEASUREMENT = "measurement"
 DISCLOSED = "disclosed"
 PARTICIPANTS = "participants"
 SENT = "sent"
-DISTANCES = "distances"
 METRICS = "metrics"
 DATA = "data"
 

@@ -67,7 +67,6 @@ ARRAYS: dict[str, tuple[str, str, str]] = {
     "areas_under_curve": ("f", "E", "rate"),
     "confusions": ("f", "ELL", "count"),
     "calibrations": ("f", "E*3", "count"),
-    "bayesian_distances": ("f", "EK*", "any"),
     "epsilon_spent": ("f", "AVK", "any"),
     **dict.fromkeys(
         (

@@ -195,16 +195,13 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
     if not batch.sends(partition, round.number):
         forms.check(reply.content, {})
         return
-    needed, optional = _measured_by(batch, partition, round.shape), {}
+    needed = _measured_by(batch, partition, round.shape)
     if secure is None:
         dtype = np.float32 if round.integers is None else np.uint32
         needed[messages.REPLY] = {"sum": Form.of(dtype, *round.shape)}
     elif reply.metadata.src_node_id not in secure.sharing:
         raise ValueError("it took no part in the exchange of keys")
-    if batch.plan.config.audit.bayesian_pairs:
-        evaluated = batch.plan.config.audit.evaluated(batch.trials)
-        optional[messages.DISTANCES] = {"distances": Form(None, ((evaluated, None),))}
-    forms.check(reply.content, needed, optional)
+    forms.check(reply.content, needed)
     if secure is None:
         check_size(batch, round, reply)
     else:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-import numpy as np
 import torch
 from flwr.app import ArrayRecord
 
@@ -30,16 +29,12 @@ class BatchObservations:
         self._config = batch.plan.config
         self._seat = at_server.seat(self._config.audit.mode)()
         self._learnt: dict[Vantage, list[Learnt]] = {}
-        self._distances: list[Array] = []
         self._canary_scores: Array | None = None
 
     def observe(self, round: Round, received: Received, noised: Noised, after: State) -> None:
         """Add what the adversaries conclude, what the clients measured, and canaries' scores."""
         for vantage, step in self._from_seat(round, received, noised).items():
             self._learnt.setdefault(vantage, []).append(step)
-        if distances := received.records(messages.DISTANCES):
-            arrays = [messages.only(record) for record in distances.values()]
-            self._distances.append(np.concatenate(arrays, axis=1))
         if self._config.canaries.count:
             scores = self._scores(round, after)
             before = self._canary_scores
@@ -49,8 +44,6 @@ class BatchObservations:
     def findings(self) -> list[dict[str, Array]]:
         """Return all observations by name; those of other vantage points with a suffix."""
         config, arrays = self._config, []
-        if self._distances:
-            arrays.append({"bayesian_distances": np.stack(self._distances, axis=1)})
         if self._canary_scores is not None:
             coins = one_run.included(config.canaries.count, config.run.seed, self._batch.trials)
             arrays.append({"canary_scores": self._canary_scores, "canaries_included": coins})

@@ -7,7 +7,6 @@ rounds. A record that replaces another in D' uses that record's coin.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from adversaries.arrays import Bools
 from fedsim.common.randomness import StreamRole, generator
@@ -70,35 +69,3 @@ def joined(seed: int | None, round: int, clients: int, rate: float) -> Bools:
         rate: the probability that a client joins.
     """
     return generator(seed, StreamRole.CLIENT_SAMPLING, round=round).random(clients) < rate
-
-
-def groups(
-    seed: int | None,
-    trials: range,
-    round: int,
-    partition: int,
-    records: int,
-    most: int,
-    members: int,
-) -> npt.NDArray[np.intp]:
-    """Return disjoint groups of a client's records, drawn at random.
-
-    Args:
-        seed: of the run; None draws from the operating system's entropy.
-        trials: the numbers of the T trials.
-        round: counts from 1.
-        partition: the client.
-        records: n, number of the client's records.
-        most: wanted number of groups.
-        members: records in a group.
-
-    Returns: Positions among the n records, [T, m, members]. m is `most`, or fewer where there are
-    too few records: groups that share a record would not be independent.
-    """
-    count = min(most, records // members)
-    drawn = np.empty((len(trials), count * members), dtype=np.intp)
-    for row, trial in zip(drawn, trials, strict=True):
-        stream = generator(seed, StreamRole.PAIRS, trial=trial, round=round, partition=partition)
-        # Without replacement, so that no record is in two groups.
-        row[:] = stream.choice(records, row.size, replace=False)
-    return drawn.reshape(len(trials), count, members)

@@ -242,39 +242,6 @@ Before that, interrupted attempts had released {{ counted(budget.earlier_attempt
 {{ drawn("budget") }}
 """
 
-BAYESIAN = """
-{% set spent = report.bayesian %}
-<p>This statement is for a person whose record comes from the distribution of the training data. It
-is no guarantee for outliers. The gradient distances that it rests on were released without
-protection.</p>
-{% if spent.epsilon %}
-<p>With probability 1 − δ over the noise and over the choice of that person, the privacy loss stays
-below the first ε. For each of {{ "%g" % (100 * spent.percentile) }}% of such people, it stays below
-the second ε with that probability over the noise alone.</p>
-{% if spent.dp_epsilon <= spent.epsilon.mean %}
-<p>Here it adds nothing to DP, whose ε is no larger and holds for every person. Either the gradients
-are nearly as long as clipping allows, or too few were compared, or this accountant's bound is
-looser than the privacy loss distribution of DP. (The bound is Chernoff's, and one by convexity
-under sampled replacement.)</p>
-{% endif %}
-{% endif %}
-<dl>
-{{ fact("Bayesian ε at δ = " ~ spent.delta | plain,
-        facts.over_trials(spent.epsilon, spent.trials)) }}
-{{ fact("Bayesian ε, each of " ~ "%g" % (100 * spent.percentile) ~ "% of people",
-        facts.over_trials(spent.epsilon_at_percentile, spent.trials)) }}
-{{ fact("ε of DP, for every person", spent.dp_epsilon | number ~
-        ("" if clipped else " (" ~ unclipped ~ ")")) }}
-{{ fact("Bayesian ε if all gradients reached the bound", spent.worst_case_epsilon | number ~
-        ("" if clipped else " (" ~ unclipped ~ ")")) }}
-{{ fact("Estimated from", spent.pairs ~ (" pairs of records" if replaced else " records") ~
-        " in every round; γ = " ~ spent.gamma | number ~
-        " of δ covers a failure of the estimate") }}
-{{ fact("Orders λ that decided", spent.orders | ends or "–") }}
-{% if spent.note %}{{ fact("Note", spent.note) }}{% endif %}
-</dl>
-"""
-
 LOWER_BOUNDS = """
 <p>ε′ is the privacy loss that the attack shows. An estimate may err on either side. A lower bound
 holds with the stated confidence, if its assumption holds; above theory's ε, it means that the
@@ -450,7 +417,6 @@ SECTIONS = (
     Section("The crafted target", CRAFTED, "report.crafted"),
     Section("What the model is worth", UTILITY),
     Section("How likely is re-identification?", RISKS),
-    Section("Bayesian DP", BAYESIAN, "report.bayesian"),
     Section("Log-odds, advantages and sensitivity", OBSERVED, "'advantage' in figures", True),
     Section("Measured trade-off curve", CURVES, "report.trade_offs", True),
     Section("Theory and the running budget", THEORY, specialist=True),

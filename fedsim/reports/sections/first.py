@@ -198,12 +198,6 @@ CAUTIONS: tuple[tuple[Callable[[Report], bool], str, str], ...] = (
         "The server saw every message, each with one client's share of the noise. The limits for "
         "the server assume that secure aggregation hides the single messages.",
     ),
-    (
-        lambda report: report.bayesian is not None,
-        "Gradient distances were released: no DP guarantee.",
-        "For the Bayesian accountant, the clients disclosed norms or distances of their records' "
-        "gradients without noise.",
-    ),
 )
 """When a run protects no person, or less than it seems to; title and text. The gravest first."""
 

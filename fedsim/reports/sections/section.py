@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import OverTrials
 from fedsim.audits.run import empirical
 from fedsim.learning.training.criterion import AUC, BALANCED, judge
 from fedsim.reports.document import worth
@@ -126,12 +125,6 @@ def model_in_short(report: Report) -> str:
         texts.append(f"AUC {measured.area_under_curve:.3f}")
     learnt = "" if judged.has_learnt else "; it is not shown to have learnt anything"
     return f"{', '.join(texts)} ({worth.baseline(judged)}){learnt}"
-
-
-def over_trials(epsilons: OverTrials | None, trials: int) -> str:
-    if epsilons is None:
-        return DASH
-    return f"{number(epsilons.mean)} (mean of {trials} trials; largest {number(epsilons.max)})"
 
 
 def beside_theory(report: Report, name: str) -> Mark:

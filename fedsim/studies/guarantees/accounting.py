@@ -10,13 +10,12 @@ from typing import Any
 from adversaries.bounds import sample_size
 from adversaries.errors import InputError
 from fedsim import configuration
-from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
 from fedsim.configuration import Config
 from fedsim.configuration.needs import UNBOUNDED
-from fedsim.federation.runs import ledger, run_transcript, spending
+from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability, pac, risks
@@ -33,11 +32,6 @@ from fedsim.studies.guarantees.by_hand import ACCOUNTANT, ByHand, Target, Unknow
 UNCLIPPED = (
     f"gradients are not clipped, so that {UNBOUNDED} and noise cannot be scaled to it; epsilon is "
     "infinite"
-)
-
-NO_DISTANCES = (
-    "the Bayesian accountant does not apply: it needs the distances between gradients of a run; "
-    "give fedsim run CONFIG audit.bayesian-pairs=16, and then fedsim account RUN_DIRECTORY"
 )
 
 Row = dict[str, Any]
@@ -134,7 +128,6 @@ def account(
         releases = subject.everything or subject.training
         bounds = identifiability.bounds(releases.towards(towards), at)
         also = _label(subject, at, towards)
-        also["bayesian"] = _bayesian(source, subject.training, at)
     releases = subject.everything or subject.training
     document = _document(releases, towards, bounds, target.baseline) | also
     if subject.config is not None and not subject.config.training.clipping:
@@ -377,17 +370,3 @@ def _to_whom(releases: Releases, delta: float) -> list[Row]:
                 for row in bounds
             ]
     return rows
-
-
-def _bayesian(source: Path | None, releases: Releases, delta: float) -> Row:
-    """Return the result of the Bayesian accountant for a run with distances, or its refusal."""
-    result = None
-    if source is not None and source.is_dir():
-        directory = RunDirectory.open(source)
-        if directory.has(run_transcript.FILE):
-            config, transcript = directory.config, run_transcript.read(directory)
-            neighbouring, vantage = config.privacy.neighbouring, config.federation.vantage
-            result = bayesian_report(
-                config.training, neighbouring, vantage, transcript, delta, releases
-            )
-    return {"refusal": NO_DISTANCES} if result is None else asdict(result)

@@ -45,8 +45,6 @@ def blocks(found: AccountedGuarantees, assumed_delta: bool) -> Iterator[Block]:
         yield _verdict(found, unit)
         yield Prose(NOISE_MULTIPLIER_EXPLAINED.format(unit=unit))
         yield from _tables(found, title)
-    if found.found is None:
-        yield from _bayesian(document["bayesian"])
     if "precision" in document:
         yield _precision(document["precision"])
 
@@ -157,22 +155,6 @@ def _pac(row: Row) -> Block:
         f"advantage of {row['advantage_bound']:.4f}. An epsilon of "
         f"{cell(row['equivalent_epsilon'])} allows the same."
     )
-
-
-def _bayesian(row: Row) -> Iterator[Block]:
-    """Yield the epsilon of the Bayesian accountant, or why it has none."""
-    if "refusal" in row:
-        yield Prose(row["refusal"])
-    elif row["epsilon"] is None:
-        yield Prose(f"Bayesian DP gives no epsilon: {row['note']}.")
-    else:
-        mean, each = row["epsilon"]["mean"], row["epsilon_at_percentile"]["mean"]
-        yield Prose(
-            "Bayesian DP, for people like those in the data, not a DP guarantee: epsilon is "
-            f"{cell(mean)} at delta {row['delta']:g}. For each of {100 * row['percentile']:g} % "
-            f"of them, it is {cell(each)}. Both are means of {row['trials']} trials, from "
-            f"{row['pairs']} distances in every round. {row['note'] or ''}".rstrip()
-        )
 
 
 def _to_whom(rows: Sequence[Row]) -> Iterator[Block]:

@@ -216,7 +216,6 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small):
     ("changes", "message"),
     [
         ({"challenge.kind": "blank", "privacy.unit": "client"}, "privacy.unit is 'client'"),
-        ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "or set audit.bayesian-pairs = 0"),
         (
             {
                 "challenge.kind": "gradient",

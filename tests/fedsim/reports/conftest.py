@@ -55,7 +55,6 @@ KINDS = {
     "crafted": {"challenge.kind": "clipbkd"},
     "gradient": {"challenge.kind": "gradient"},
     "oracle": {"audit.mode": "oracle"},
-    "bayesian": {"audit.bayesian-pairs": 4},
     "local sensitivity": {"privacy.sensitivity": "local"},
     "unclipped": {"training.clipping": False, "privacy.rho-beta": 0.0}
     | {"privacy.noise-multiplier": 1.0},

@@ -143,7 +143,6 @@ FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
     ("kind", "others"),
     [
         ("central", set()),
-        ("bayesian", set()),
         ("one run", {"one-run"}),
         ("crafted", {"poison"}),
         ("sampled", {"budget"}),
@@ -284,7 +283,6 @@ def test_the_answer_names_the_adversary_and_the_secret(kind, sentence, written):
         ("unclipped", "Gradients are not clipped: no DP guarantee."),
         ("oracle", "This is an oracle audit: it protects no one."),
         ("distributed", "Secure aggregation was simulated: no DP guarantee."),
-        ("bayesian", "Gradient distances were released: no DP guarantee."),
         ("local", "models of these people were released: together they cost ε ="),
     ],
 )
@@ -338,7 +336,6 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
                 "Gradients are not clipped, so theory sets no limit.",
             ],
         ),
-        ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
         ("one training", ["One training has no success rate", "no rate (one training)"]),
         (
             "few trials",

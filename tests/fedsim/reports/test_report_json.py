@@ -37,7 +37,6 @@ def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written)
     assert report.accounted.epsilon == report.mechanism.mu == math.inf
     values = encode(report)
     assert values["rows"]["server"]["limit"]["epsilon"] == values["mechanism"]["mu"] == "Infinity"
-    assert values["bayesian"] is None
     nobody = replace(report, bounds=replace(report.bounds, delta=math.nan))
     with pytest.raises(ValueError, match="is NaN"):
         encode(nobody)

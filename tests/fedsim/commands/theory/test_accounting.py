@@ -7,11 +7,7 @@ import pytest
 
 from adversaries.bounds.sample_size import trials_needed
 from adversaries.statistics import gaussian
-from fedsim import client_app, server_app
-from fedsim.configuration import dump, to_run_config
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.plan import preflight
+from fedsim.configuration import dump
 from fedsim.privacy.accounting import ACCOUNTANTS
 from tests.console import refusal, run
 
@@ -302,22 +298,6 @@ def test_rounds_that_differ_are_read_from_a_file(tmp_path):
     assert "that differs between rounds" in text(f"account {path} --delta 0.01")
     assert document(f"account {path}")["delta"] == 1e-5
     assert "already sets rounds" in refusal(f"account {path} --rounds 3 --delta 0.1")
-
-
-def test_a_run_is_accounted_with_the_distances_that_it_gathered(small, tmp_path):
-    refused = document(ACCOUNT)["bayesian"]["refusal"]
-    assert "audit.bayesian-pairs" in refused
-    config = small({"audit.bayesian-pairs": 3})
-    directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.carry_out(grid, preflight(config), directory)
-    report = directory.read_json("report.json")
-    answer = document(f"account {directory.path}")
-    assert answer["epsilon"] == report["rows"]["participant"]["limit"]["epsilon"]
-    assert answer["bayesian"]["epsilon"] == report["bayesian"]["epsilon"]
-    assert "Bayesian DP, for people like those in the data" in text(f"account {directory.path}")
-    other = document(f"account {directory.path} --delta 0.2")
-    assert other["bayesian"]["epsilon"]["mean"] < answer["bayesian"]["epsilon"]["mean"]
 
 
 def test_the_trials_of_a_halfwidth_come_from_the_largest_advantage(small, tmp_path):

@@ -236,7 +236,6 @@ CASES = (
     _asks("privacy.noise-multiplier", 0.01),
     _asks("privacy.unit", "client"),
     _asks("audit.mode", "oracle"),
-    _asks("audit.bayesian-pairs", 2),
     _asks("canaries.count", 4),
     _asks("trials.count", 400),
     _asks("training.rounds", 10_000),

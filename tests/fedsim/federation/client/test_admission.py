@@ -132,7 +132,6 @@ def test_worlds_that_are_no_array_are_refused_before_anything_is_charged(client)
         ({"privacy.noise-source": "seed"}, "noise-source is 'seed', .* to 'experiment'"),
         ({"privacy.sensitivity": "local"}, "sensitivity is 'local', .* to 'experiment'"),
         ({"audit.mode": "oracle"}, "audit.mode is 'oracle', .* to 'oracle'"),
-        ({"audit.bayesian-pairs": 2}, "bayesian-pairs is 2, .* to 'oracle'"),
         ({"trials.count": 400}, r"trials.count is 400, .* max-trials = 1, .* max-trials = 400 in"),
     ],
 )

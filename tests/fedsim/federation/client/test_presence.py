@@ -88,7 +88,6 @@ VALUES = {
     "run.threads": (1, 2, 256),
     "challenge.kind": ("record", "gradient", "clipbkd", "mislabelled", "blank", "backdoor"),
     "canaries.count": (0, 4),
-    "audit.bayesian-pairs": (0, 2),
     "federation.dropout-rate": (0.0, 0.9),
 }
 """Values of the keys that decide what a client computes, from an ordinary to an extreme one."""

@@ -38,7 +38,7 @@ ELSEWHERE = {
     "a training has no game, and a game needs consents": (
         *("challenge.record", "challenge.replacement"),
         "canaries.count",
-        *("audit.evaluated-trials", "audit.bayesian-pairs"),
+        *("audit.evaluated-trials",),
     ),
 }
 """Keys of numbers without a row, with the reason."""

@@ -35,7 +35,6 @@ NODE = {"state-path": "state"}
         ({"canaries.count": 3}, Role.CLIENT, {"canaries"}),
         ({"canaries.count": 1}, Role.CLIENT, set()),
         ({"audit.mode": "oracle"}, Role.CLIENT, {"oracle", "experiment"}),
-        ({"audit.bayesian-pairs": 2}, Role.CLIENT, {"oracle", "experiment"}),
     ],
 )
 def test_what_a_message_needs(small, changes, role, kinds):

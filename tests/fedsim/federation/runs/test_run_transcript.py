@@ -195,7 +195,7 @@ def test_a_model_that_diverged_keeps_its_own_message(small, finished):
         {"audit.mode": "oracle", "audit.vantages": "all"},
         {"training.sampling-rate": 0.5},
         {"training.local-steps": 2, "federation.trust": "local"},
-        {"audit.bayesian-pairs": 2, "trials.batch": 3},
+        {"trials.batch": 3},
         {"canaries.count": 20, "audit.attacks": "none"},
         {"training.rounds": 1, "trials.batch": 2},
     ],

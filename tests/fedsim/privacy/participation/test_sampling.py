@@ -8,7 +8,7 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.server import plan
 from fedsim.privacy.participation import sampling
-from fedsim.privacy.participation.sampling import groups, participation
+from fedsim.privacy.participation.sampling import participation
 
 
 def test_at_rate_one_nothing_is_drawn(monkeypatch):
@@ -61,37 +61,3 @@ def test_an_adversary_that_cannot_know_the_coins_is_refused_before_any_work(smal
         plan.check_possible(small(SYSTEM))
     plan.check_possible(small(SYSTEM | {"audit.mode": "oracle"}))
     plan.check_possible(small({"privacy.noise-source": "system"}))
-
-
-def test_a_trials_groups_do_not_depend_on_the_trials_beside_it():
-    together = groups(7, range(10), 3, 1, 50, 8, 2)
-    apart = [groups(7, trials, 3, 1, 50, 8, 2) for trials in (range(4), range(4, 10))]
-    np.testing.assert_array_equal(together, np.concatenate(apart))
-
-
-def test_seed_round_client_and_trial_change_the_groups():
-    first = groups(0, range(4), 1, 0, 100, 8, 2)
-    others = [groups(1, range(4), 1, 0, 100, 8, 2), groups(0, range(4), 2, 0, 100, 8, 2)]
-    others += [groups(0, range(4), 1, 1, 100, 8, 2), groups(None, range(4), 1, 0, 100, 8, 2)]
-    for other in others:
-        assert not np.array_equal(first, other)
-    assert len(np.unique(first.reshape(4, -1), axis=0)) == 4
-
-
-@pytest.mark.parametrize(
-    ("records", "members", "expected"), [(50, 2, 8), (50, 1, 8), (9, 2, 4), (5, 1, 5), (1, 2, 0)]
-)
-def test_groups_share_no_record_and_there_are_no_more_than_the_records_allow(
-    records, members, expected
-):
-    drawn = groups(0, range(30), 1, 0, records, 8, members)
-    assert drawn.shape == (30, expected, members)
-    for trial in drawn.reshape(30, -1):
-        assert len(set(trial)) == len(trial)
-        assert set(trial) <= set(range(records))
-
-
-def test_every_record_is_drawn_as_often_as_any_other():
-    drawn = groups(0, range(4000), 1, 0, 10, 2, 2)
-    counts = np.bincount(drawn.ravel(), minlength=10)
-    assert stats.chisquare(counts).pvalue > 1e-3
