@@ -5,14 +5,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.commands import own_loop
 from fedsim.commands.answer import Answer, of_audit
-from fedsim.commands.settings import Each, Progress, changed, console
+from fedsim.commands.settings import Progress, changed, console
 from fedsim.common import report_directory
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -54,7 +54,6 @@ def audit(
     pair: Literal["crafted", "real"] | None = None,
     workers: int | None = None,
     follow: bool = False,
-    once: bool = False,
     patience: float = PATIENCE,
     data_root: Path | None = None,
     weights: Path | None = None,
@@ -65,7 +64,6 @@ def audit(
     trial: int | None = None,
     out: Path | None = None,
     progress: Progress = None,
-    each: Each = None,
 ) -> Answer:
     """Check a privacy claim of a Flower app, a training loop, a recording or a running federation.
 
@@ -120,8 +118,8 @@ def audit(
         pair: target of a loop: the worst of three crafted pairs, or a record of the data (real).
             Default: crafted.
         workers: number of processes that run a loop at once.
-        follow: audit a transcript while it is written; in a folder, one after another.
-        once: with --follow, exit after one run.
+        follow: audit a transcript while it is written; in a folder, the newest that has not ended,
+            or the next one.
         patience: with --follow, seconds without new data after which a run counts as stopped.
         data_root: folder or file of the data on this machine, for an auditor's transcript.
         weights: local copy of the run's model.weights, for an auditor's transcript.
@@ -134,8 +132,6 @@ def audit(
         trial: number of the trial of scores to audit, chosen before you see them. Default: first.
         out: directory of the report. Default: NAME-audit beside a transcript; none for others.
         progress: whether to show a bar; None: only in a terminal or a notebook.
-        each: with follow, called with the answer of each run when it ends, and at the end with the
-            exit status of all; the function then returns None.
 
     Returns:
         The answer; its details are the report of this kind of audit.
@@ -170,8 +166,8 @@ def audit(
     place = _path(out)
     if follow and (isinstance(target, tuple) or callable(target)):
         raise InputError("--follow is for transcripts; leave it out")
-    if (once or patience != PATIENCE) and not follow:
-        raise InputError("--once and --patience need --follow; add it, or leave them out")
+    if patience != PATIENCE and not follow:
+        raise InputError("--patience needs --follow; add it, or leave it out")
     if isinstance(target, tuple) or str(target).endswith(".csv"):
         return _of_scores(target, replace(options, data=_own(data)), strict, place)
     if guesses or trial is not None:
@@ -197,8 +193,7 @@ def audit(
     from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
 
     if follow:
-        found = transcripts.followed(path, options, place, once, patience, strict, progress, each)
-        return cast("Answer", found)
+        return transcripts.followed(path, options, place, patience, strict, progress)
     return transcripts.audited(path, options, place, strict)
 
 

@@ -1,50 +1,41 @@
-"""`fedsim audit --follow`: follow one run after another, and leave runs that have stopped."""
+"""`fedsim audit --follow`: a transcript while it is written, and the end of its run."""
 
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from rich.console import Console
-
-from adversaries.errors import InputError
-from fedsim.federation.transcripts.folder import SUFFIX, holds_several
+from adversaries.errors import InputError, InterruptedRunError
+from fedsim.federation.transcripts.folder import FACTS, SUFFIX
 from fedsim.federation.transcripts.reader import has_ended
 
 INTERVAL = 0.5
 DEAD = (
-    "no new data for {:g} s. The report covers the run so far; fedsim writes it again if more data "
-    "arrive"
+    "no new data for {:g} s. The report covers the run so far; the same command goes on if more "
+    "data arrive"
 )
-SUPERSEDED = "another run began before this one ended. The report covers the run so far"
 
 
 class Watch:
     """Decides when to stop waiting for a run: `stop` of `federation.transcripts.reader.follow`.
 
-    Waiting stops when `stopping` is set, when the transcript has not grown for `patience` seconds,
-    or when another run has begun in `folder`. Then `left` says why the run was left before its
-    end; it is "" if the run ended or `stopping` was set.
+    Waiting stops when `stopping` is set, or when the transcript has not grown for `patience`
+    seconds. Then `left` says why the run was left before its end; it is "" otherwise.
     """
 
-    def __init__(
-        self, path: Path, patience: float, stopping: threading.Event, folder: Path | None = None
-    ) -> None:
+    def __init__(self, path: Path, patience: float, stopping: threading.Event) -> None:
         self.path, self.left = path, ""
-        self._patience, self._stopping, self._folder = patience, stopping, folder
-        self._earlier = _transcripts(folder)
-        self.size, self._grew = _size(path), time.monotonic()
+        self._patience, self._stopping = patience, stopping
+        self._size, self._grew = _size(path), time.monotonic()
 
     def __call__(self) -> bool:
         """Return whether to stop once all data so far are read."""
         size, now = _size(self.path), time.monotonic()
-        if size != self.size:
-            self.size, self._grew = size, now
-        elif _transcripts(self._folder) - self._earlier:
-            self.left = SUPERSEDED
+        if size != self._size:
+            self._size, self._grew = size, now
         elif now - self._grew >= self._patience:
             self.left = DEAD.format(self._patience)
         return self._stopping.is_set() or bool(self.left)
@@ -52,7 +43,7 @@ class Watch:
 
 def newest(folder: Path) -> Path:
     """Return the transcript in a folder that was written last. Raises InputError if none exists."""
-    transcripts = _transcripts(folder)
+    transcripts = list(folder.glob(f"*{SUFFIX}"))
     if not transcripts:
         raise InputError(
             f"'{folder}' holds no transcript, and no Flower app with its pyproject.toml; name one "
@@ -61,63 +52,21 @@ def newest(folder: Path) -> Path:
     return max(transcripts, key=_changed)
 
 
-def follow(
-    place: Path,
-    once: bool,
-    patience: float,
-    audit: Callable[[Path, Watch], int],
-    console: Console,
-    unaudited: int,
-) -> int:
-    """Audit a transcript, or all of a folder from the newest on, while they are written.
+def growing(folder: Path, stopping: threading.Event) -> Path:
+    """Return the newest transcript of a folder that has not ended, or the next one that begins.
 
-    SIGINT or SIGTERM stops it; the report then covers the rounds so far. Returns the largest exit
-    status of all audits, or `unaudited` without any. Raises InputError if the patience, in seconds,
-    is not above 0, or if `audit` raised it and no other run can follow.
+    Raises InterruptedRunError if `stopping` is set before one begins.
     """
-    if not patience > 0:
-        raise InputError(f"--patience is {patience:g}; give a number of seconds above 0")
-    console.print(f"Following {place}; Ctrl-C ends it", soft_wrap=True, highlight=False)
-    statuses = []
-    with _interrupted() as stopping:
-        for watch in _runs(place, patience, stopping):
-            try:
-                statuses.append(audit(watch.path, watch))
-                # The run may have ended at the last moment.
-                why = "" if watch.left and has_ended(watch.path) else watch.left
-            except InputError as error:
-                if once or watch.path == place:
-                    raise
-                statuses.append(unaudited)
-                why = str(error)
-            if why:
-                console.print(f"{watch.path.name}: {why}", soft_wrap=True, highlight=False)
-            if once:
-                break
-    return max(statuses, default=unaudited)
-
-
-def _runs(place: Path, patience: float, stopping: threading.Event) -> Iterator[Watch]:
-    """Yield a watch for a transcript, or for each that grows in a folder, until `stopping`."""
-    if not holds_several(place):
-        yield Watch(place, patience, stopping)
-        return
-    audited = {path: _size(path) for path in _transcripts(place)}
-    if audited:
-        del audited[newest(place)]
     while not stopping.is_set():
-        grown = [path for path in _transcripts(place) if _size(path) != audited.get(path)]
-        if not grown:
-            stopping.wait(INTERVAL)
-            continue
-        watch = Watch(max(grown, key=_changed), patience, stopping, place)
-        yield watch
-        # A run that was left early may have grown since then.
-        audited[watch.path] = watch.size if watch.left else _size(watch.path)
+        going_on = [each for each in folder.glob(f"*{SUFFIX}") if not _has_ended(each)]
+        if going_on:
+            return max(going_on, key=_changed)
+        stopping.wait(INTERVAL)
+    raise InterruptedRunError(f"interrupted; no run began in '{folder}'")
 
 
 @contextmanager
-def _interrupted() -> Iterator[threading.Event]:
+def interrupted() -> Iterator[threading.Event]:
     """Yield an event that the first SIGINT or SIGTERM sets; a second signal acts as usual."""
     stopping = threading.Event()
 
@@ -133,8 +82,8 @@ def _interrupted() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _transcripts(folder: Path | None) -> set[Path]:
-    return set() if folder is None else set(folder.glob(f"*{SUFFIX}"))
+def _has_ended(path: Path) -> bool:
+    return (path / FACTS).exists() and has_ended(path)
 
 
 def _size(path: Path) -> int:

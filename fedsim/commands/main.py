@@ -167,12 +167,12 @@ def everything() -> dict[str, Command]:
     return top | {f"deploy {each.name}": each for each in DEPLOY}
 
 
-def function(command: Command) -> Callable[..., "Answer"]:
+def function(command: Command) -> "Callable[..., Answer | None]":
     """Return the public function of a command. Raises InputError if another project shadows it."""
     module = command.module or command.name
     try:
         code = import_module(f"fedsim.commands.{module}")
-        found: Callable[..., Answer] = getattr(code, command.name)
+        found: Callable[..., Answer | None] = getattr(code, command.name)
     except (ImportError, AttributeError):
         # Another project's modules may shadow ours and lack the imported names.
         if complaint := installation.complaint():
@@ -204,20 +204,12 @@ def _called(command: Command) -> Callable[..., int]:
         conditions = gate.parsed(gated_.fail_if, *command.kinds)
         if "progress" in signature.parameters:
             named["progress"] = False if output_.quiet else None
-        statuses = [0]
-        if "each" in signature.parameters:  # of several answers, each is printed when it is there
-
-            def each(found: "Answer | int") -> None:
-                status = found if isinstance(found, int) else _printed(found, output_, conditions)
-                statuses.append(status)
-
-            named["each"] = each
         start = time.time()
         answer = answering(*arguments, **named)
-        if answer is not None:
-            saved = answer if answer.place is None else answer.save(answer.place)
-            statuses.append(_printed(saved, output_, conditions, time.time() - start))
-        return max(statuses)
+        if answer is None:  # of a service, which ends with its machine
+            return 0
+        saved = answer if answer.place is None else answer.save(answer.place)
+        return _printed(saved, output_, conditions, time.time() - start)
 
     call.__doc__ = answering.__doc__
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]

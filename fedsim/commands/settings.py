@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # torch, which takes a second
     from torch.nn import Module
 
     from adversaries.attacks.membership_attacks import Attack, Score
-    from fedsim.commands.answer import Answer
     from fedsim.commands.terminal import Terminal
     from fedsim.federation.runtimes.places import Address, Workers
 
@@ -27,12 +26,11 @@ if TYPE_CHECKING:  # torch, which takes a second
     Attacks = Sequence[Score | Attack | str] | None
     Over = Sequence[str] | Mapping[str, Sequence[Scalar]] | None
     Progress = bool | None
-    Each = Callable[[Answer | int], None] | None
 else:
     Given = Path
     Change = str
     Over = list[str] | None
-    Network = Arrays = Attacks = Progress = Each = Annotated[Any, Parameter(parse=False)]
+    Network = Arrays = Attacks = Progress = Annotated[Any, Parameter(parse=False)]
 
 
 OWN_DATA = "own-data"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,24 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from adversaries.errors import InputError
 from fedsim import auditors_transcript
-from fedsim.audits.judgement.claim import Verdict, exit_status
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live.live_rounds import Look
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.commands import following
-from fedsim.commands.answer import Answer, lines, of_audit
-from fedsim.commands.settings import Each, Progress, console
+from fedsim.commands.answer import Answer, of_audit
+from fedsim.commands.settings import Progress, console
 from fedsim.common import private_files, report_directory
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
 from fedsim.federation.transcripts.folder import holds_several
-from fedsim.federation.transcripts.reader import Reader, follow, wait_for_facts
+from fedsim.federation.transcripts.reader import Reader, follow, has_ended, wait_for_facts
 from fedsim.federation.transcripts.records import AUDITOR, ObservedRound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fedsim.commands.terminal import Terminal
+
+INTERIM = 60.0
+"""Seconds between two reports of a live audit that goes on."""
 
 Stop = Callable[[], bool] | None
 
@@ -67,59 +70,36 @@ def followed(
     path: Path,
     options: AuditOptions,
     out: Path | None,
-    once: bool,
     patience: float,
     strict: bool,
     progress: Progress,
-    each: Each,
-) -> Answer | None:
-    """Audit a transcript, or those of a folder, while they are written; write each report.
+) -> Answer:
+    """Audit a transcript while it is written, and write its report.
+
+    SIGINT or SIGTERM ends it; the report then covers the rounds so far.
 
     Args:
-        path: of the transcript or the folder.
+        path: of the transcript, or of a folder, for the newest that has not ended or the next one.
         options: of the audit.
-        out: directory of the report; None for one beside each transcript.
-        once: whether to end after one run.
-        patience: seconds without new data after which a run counts as stopped.
+        out: directory of the report; None for one beside the transcript.
+        patience: seconds without new data after which the run counts as stopped.
         strict: whether an audit without a claim ends with exit status 3.
         progress: whether to show the rounds so far.
-        each: called with the answer of each run when it ends, and at the end with the status of
-            all; None to return the last answer.
     """
     _check(path)
-    if holds_several(path) and not once and (out is not None or options.worlds is not None):
-        raise InputError(
-            "--out and --worlds are for one run, but more may arrive in a folder that is followed; "
-            "add --once, or name one transcript"
-        )
-    # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
-    auditors_transcript.check_options(options)
-    shown, answers, skipped = console(progress), list[Answer](), list[Path]()
-    answered: list[Path] = []
-    unclaimed = Verdict.NO_CLAIM if options.claim is None else Verdict.NOT_JUDGED
-    unaudited = exit_status(unclaimed, strict)
-
-    def one(file: Path, stop: Callable[[], bool]) -> int:
+    if not patience > 0:
+        raise InputError(f"--patience is {patience:g}; give a number of seconds above 0")
+    auditors_transcript.check_options(options)  # before a run begins
+    shown = console(progress)
+    shown.print(f"Following {path}; Ctrl-C ends it", soft_wrap=True, highlight=False)
+    with following.interrupted() as stopping:
+        file = following.growing(path, stopping) if holds_several(path) else path
+        watch = following.Watch(file, patience, stopping)
         place = _beside(file) if out is None else out
-        try:
-            answer = _while_written(file, options, place, strict, stop, shown)
-        except InputError:
-            skipped.append(file)
-            raise
-        if each is None:
-            answers[:] = [answer]
-        else:
-            answered.append(place)
-            each(answer)
-        return answer.status
-
-    status = following.follow(path, once, patience, one, shown, unaudited=unaudited)
-    if each is not None:
-        for _ in skipped or (() if answered else (path,)):
-            each(Answer(report={}, status=unaudited, _terminal=lines()))  # it passes no gate
-        each(status)
-        return None
-    return replace(answers[0], status=status) if answers else Answer(report={}, status=status)
+        answer = _while_written(file, options, place, strict, watch, shown)
+    if watch.left and not has_ended(file):  # it may have ended at the last moment
+        return replace(answer, warnings=(*answer.warnings, f"{file.name}: {watch.left}"))
+    return answer
 
 
 def _while_written(
@@ -153,12 +133,15 @@ def _while_written(
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, _view(shown) as show:
-            beliefs: list[Look] = []
+            beliefs, written = list[Look](), -INTERIM
             for belief in course:
                 file.write(_line(belief))
                 file.flush()
                 beliefs.append(belief)
                 show(view(beliefs))
+                if time.monotonic() - written > INTERIM:
+                    pages.write(live.report(), directory, beliefs)
+                    written = time.monotonic()
         found = live.report()
         page = pages.write(found, directory, beliefs)
     return of_audit(found, strict, path=directory, page=page)

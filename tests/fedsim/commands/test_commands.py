@@ -104,7 +104,7 @@ def test_a_shell_completes_commands_and_options(shell):
         (["audit", "gone.py:train"], "there is no file 'gone.py'"),
         (["audit", "gone"], "cannot read"),
         (["audit", "mine.py"], "name it, as in mine.py:train"),
-        (["audit", "x.fedt", "--once"], "need --follow"),
+        (["audit", "x.fedt", "--patience", "3"], "needs --follow"),
         (["audit", "x.fedt", "--trial", "1"], "are for scores"),
         (["attack", "digits", "--prior", "data"], "add --column"),
         (["attack", "digits", "--column", "label", "--candidates", "3"], "are both given"),

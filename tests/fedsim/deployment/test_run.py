@@ -376,7 +376,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     _start_auditor(auditor)
     _wait_until_online(server_up, CLIENTS + 1)
     out = tmp_path / "deployed"
-    heard = ("--follow", "--once", "--json", "--out", tmp_path / "audit")
+    heard = ("--follow", "--json", "--out", tmp_path / "audit")
     with _background("audit", auditor / "transcripts", *heard) as watching:
         result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
         assert result.returncode == 0, result.stderr

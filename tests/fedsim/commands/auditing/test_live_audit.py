@@ -92,7 +92,7 @@ def test_its_directory_passes_a_gate_and_is_verified_to_its_last_belief(
 ):
     recorded, out = federation / "transcripts" / f"{RUN_ID}.fedt", tmp_path / "audit"
     gate = "--fail-if", "belief > 0", "--fail-if", "epsilon > 100"
-    assert command("--once", recorded, "--out", out, *gate, "--follow") == 3
+    assert command(recorded, "--out", out, *gate, "--follow") == 3
     assert "Gate shut: belief > 0" in capsys.readouterr().err
     assert exit_of("verify", out) == 3
     assert "it needs the clients' data" in capsys.readouterr().out
@@ -118,8 +118,8 @@ def test_every_belief_is_a_line_of_json(federation, tmp_path):
 def test_following_a_finished_transcript_ends_by_itself_and_keeps_each_belief(
     federation, tmp_path, capsys
 ):
-    out = tmp_path / "a"
-    assert command("--once", "--follow", "--json", federation / "transcripts", "--out", out) == 0
+    out, transcript = tmp_path / "a", federation / "transcripts" / f"{RUN_ID}.fedt"
+    assert command("--follow", "--json", transcript, "--out", out) == 0
     lines = [*map(json.loads, (out / "beliefs.jsonl").read_text().splitlines())]
     assert [line["round"] for line in lines] == [1, 2, 1, 2]
     report = json.loads(capsys.readouterr().out)
