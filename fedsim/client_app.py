@@ -1,7 +1,5 @@
 """The Flower ClientApp of a node, a client's or an auditor's, which imports what it needs."""
 
-import math
-
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
@@ -19,10 +17,6 @@ def _is_auditor(context: Context) -> bool:
 @app.query("identify")
 def _identify(message: Message, context: Context) -> Message:
     """Return the partition of this node, or that it is an auditor's node."""
-    from fedsim.federation.protocol import node_machine  # noqa: PLC0415  (once in a run)
-
-    timeout = float(context.run_config.get("federation.timeout", math.inf))
-    node_machine.warn_of_deadline(timeout)
     if _is_auditor(context):
         return messages.reply(message, messages.AUDITOR)
     return messages.reply(message, messages.partition(context))

@@ -18,7 +18,7 @@ from fedsim.common import device
 from fedsim.configuration import from_run_config
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.federation.runs import ledger, spending
-from fedsim.federation.runs.run_directory import CARD, SUBMITTED, Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.server import experiment, model_training
 from fedsim.federation.server.experiment import Trainer
 from fedsim.federation.server.nodes import note_busy
@@ -73,8 +73,6 @@ def carry_out(
     start = time.perf_counter()
     try:
         with directory.lock():
-            if isinstance(grid, PollingGrid):  # a command may follow it by Flower's number
-                directory.write_json(SUBMITTED, {"run-id": str(grid.run.run_id)})
             if plan.config.run.job == "training":
                 _train_model(grid, plan, directory)
             else:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 OUTSIDE = ("tests/test_every_kind.py", "tests/test_golden.py")
 MESSAGES = tuple(
     f"tests/fedsim/federation/client/test_{name}.py"
-    for name in ("admission", "charge", "disclosure", "reserving")
+    for name in ("admission", "charge", "disclosure", "planning")
 )
 
 GUARANTEES = {

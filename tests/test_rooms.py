@@ -81,7 +81,6 @@ ROOMS = (
     "fedsim.studies.reconstruction",
     "fedsim.studies.choose",
     "fedsim.deployment",
-    "fedsim.deployment.checks",
     "fedsim.deployment.submission",
     "fedsim.commands",
     "fedsim.commands.main",

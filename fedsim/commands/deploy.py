@@ -125,11 +125,11 @@ def check(directory: Path, /, *, machine: str | None = None) -> Answer:
         directory: directory that fedsim deploy init wrote, or the folder of this machine.
         machine: machine to check: server, client-K or auditor.
     """
-    from fedsim.deployment.checks import connection, machines  # noqa: PLC0415
+    from fedsim.deployment.check import NOTE, OK, WRONG, check_machines  # noqa: PLC0415
 
-    found = machines.check_machines(directory, machine)
-    wrong = sum(one.state == connection.WRONG for one in found)
-    kinds = {connection.OK: "good", connection.NOTE: "caution", connection.WRONG: "alarm"}
+    found = check_machines(directory, machine)
+    wrong = sum(one.state == WRONG for one in found)
+    kinds = {OK: "good", NOTE: "caution", WRONG: "alarm"}
 
     def table() -> Table:
         lines = [
@@ -261,7 +261,7 @@ def status(directory: Path, /) -> Answer:
         directory: directory that fedsim deploy init wrote, or the folder of the server.
     """
     from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.deployment.checks.status import status  # noqa: PLC0415
+    from fedsim.deployment.status import status  # noqa: PLC0415
 
     now = status(kit.folder(directory, "server"))
     lines = [

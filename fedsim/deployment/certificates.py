@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
+    load_ssh_private_key,
     load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -120,6 +121,17 @@ def node_key() -> KeyPair:
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     return KeyPair(private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+
+
+def private_node_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Return the key in a node's file. Raises InputError if it cannot be read."""
+    try:
+        key = load_ssh_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("it is not an elliptic-curve key")
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise InputError(f"'{path}' cannot be read ({error}); make a new key") from None
+    return key
 
 
 def fingerprint(public: bytes) -> str:

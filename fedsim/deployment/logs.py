@@ -1,8 +1,7 @@
-"""The logs of the services that start.sh starts: their form, their length, their last complaint."""
+"""The logs of the services that start.sh starts: their form and their length."""
 
 import logging
 import os
-import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,25 +10,6 @@ logger = logging.getLogger(__name__)
 
 LARGEST = 10 << 20
 """Bytes after which a log becomes NAME.log.1 and replaces an older one."""
-
-TAIL = 1 << 16
-"""Bytes at the end of a log that are searched for a complaint."""
-
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-COMPLAINT = re.compile(
-    r"\[code: \d+\]|\bERROR\b|\w+(Error|Exception)\b|terminated|did not|mismatch"
-    r"|retrying in|still counts|\[SSL: |(Client|Server) error '"
-)
-
-HARMLESS = (
-    "Runtime task-token authentication failed",
-    "SuperExec authentication failed",
-    "it starts again in",
-    "Exit Code: ",
-)
-"""Lines that name no cause: answers to this program's late requests and to the probe of
-`fedsim deploy check`, and the sentences around the end of a process."""
 
 
 class _Line(logging.Formatter):
@@ -65,19 +45,3 @@ def rotate(folder: Path) -> None:
                 os.truncate(log, 0)
         except OSError as error:
             logger.warning("cannot shorten %s: %s", log.name, error)
-
-
-def complaint(log: Path) -> str:
-    """Return the last complaint in a log as one printable line; "": no complaint."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL))
-            lines = COLOUR.sub("", file.read().decode(errors="replace")).splitlines()
-    except OSError:
-        return ""
-    complaints = [
-        line
-        for line in lines
-        if COMPLAINT.search(line) and not any(one in line for one in HARMLESS)
-    ]
-    return "".join(c for c in complaints[-1] if c.isprintable())[:200].strip() if complaints else ""

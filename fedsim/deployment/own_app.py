@@ -4,7 +4,7 @@ Flower's program unpacks the app that the server submits, and runs it. A hostile
 an app without the checks of this node. Here the app's files stay packed: the node reads only the
 app's name and version, and the SuperNode the defaults of its run config. The process is forked from
 one that has imported fedsim and has fetched the message, so that no message waits for imports, and
-a process that dies can be replaced.
+a process that dies takes nothing along.
 """
 
 import importlib
@@ -26,7 +26,6 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.common.parent import end_with_parent
-from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.flower_names import (
     ErrorCode,
 )
@@ -86,18 +85,6 @@ def own_app(run: Run) -> ClientApp:
             "install the server's version on the node's machine, and restart the node"
         )
     return client_app.app
-
-
-def repeats(question: Question) -> bool:
-    """Return whether another process may compute an answer again, at no further cost."""
-    try:
-        if consent.terms(question.context.node_config) is None:  # of an auditor
-            return False
-        from fedsim.federation.client import kept_answer  # noqa: PLC0415  (torch)
-
-        return kept_answer.repeats(question.context)
-    except (InputError, consent.RefusedError):
-        return False  # the process answers with this error
 
 
 def import_ahead() -> None:

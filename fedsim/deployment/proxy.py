@@ -4,8 +4,6 @@ Flower's SuperLink serves clients (Fleet), operators (Control) and its own proce
 one port. Control does not authenticate: every program that reaches the port can register nodes and
 start runs. So the SuperLink listens on loopback, and clients reach it through this proxy.
 
-The proxy refuses a node with another minor version of Flower, which the SuperLink would accept.
-
 The SuperLink knows a node by its key, but does not check the sender of a reply. So the proxy passes
 a reply only if its sender is the node that brings it. The SuperLink checks that node's signature,
 but only after it has read the whole request. So the proxy passes a long request only if one of the
@@ -32,10 +30,6 @@ from starlette.routing import Route
 
 from fedsim.deployment import logs
 from fedsim.federation.runtimes.flower_services import (
-    EARLIEST,
-    LATEST,
-    claim,
-    refused_version,
     replies_are_own,
     signer,
 )
@@ -91,7 +85,7 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
                 request.client.host if request.client else "?",
                 request.method,
                 ascii(path[:80]),
-                _who(request, keys),
+                ", ".join(_named(signer(request.headers), keys)) or "an unknown sender",
                 getattr(response, "body", b"").decode().strip() or "the SuperLink refuses it",
             )
         return response
@@ -184,24 +178,10 @@ def take_up(config: uvicorn.Config, server: Path) -> None:
         log.warning("keeps the old certificate: %s", error)
 
 
-def _who(request: Request, keys: Path) -> str:
-    """Return the claimed sender of a request, with the difference of its clock if it is large."""
-    if (claimed := claim(request.headers)) is None:
-        return "an unknown sender"
-    names = _named(claimed.key, keys)
-    who = names[0] if names else "a key that is not in keys/"
-    if EARLIEST < claimed.age < LATEST:
-        return who
-    way = "ahead" if claimed.age < 0 else "behind"
-    return f"{who}, whose clock is {abs(claimed.age):.0f} s {way}"
-
-
 def _refusal(request: Request, path: str, keys: Path) -> Response | None:
     """Return the refusal of a request before its body is read; None: it passes."""
     if request.method != "POST" or not FLEET.fullmatch(path) or request.url.query:
         return PlainTextResponse("only the Fleet API passes here\n", status_code=403)
-    if refused := refused_version(request.headers):
-        return Response(refused, 412, media_type="application/json")
     if (length := _length(request)) is None or length > LARGEST:
         return PlainTextResponse(
             f"a request must state its length, up to {LARGEST}\n", status_code=413

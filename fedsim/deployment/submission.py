@@ -1,7 +1,6 @@
 """A run on the deployed federation: submitted on the server's machine, and followed to its end."""
 
-import math
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -12,18 +11,10 @@ from fedsim import configuration
 from fedsim.configuration import Config
 from fedsim.configuration.objects import Scheme
 from fedsim.deployment import kit, run
-from fedsim.deployment.checks.connection import WRONG
-from fedsim.deployment.checks.server import services
 from fedsim.experiment import check_ledger, prepare
-from fedsim.federation.runs import spending
-from fedsim.federation.runs.run_directory import LAST_FILE, SUBMITTED, RunDirectory
-from fedsim.federation.runtimes import ports
-from fedsim.federation.runtimes.flower_command import ProcessEndedError, Submission
-from fedsim.federation.server.nodes import ENDED, REGISTERED
-from fedsim.federation.server.plan import planned_epsilons
-from fedsim.game.mechanisms import privacy as noise
-from fedsim.privacy.accounting import accountant
-from fedsim.privacy.trust.model import Vantage
+from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.federation.runtimes.flower_command import Submission
+from fedsim.federation.server.nodes import REGISTERED
 from fedsim.reports import model_card
 from fedsim.reports.tracking.progress import progress, warn
 
@@ -66,14 +57,12 @@ def carry_out(
         with console.status("preparing") as status:
             plan = prepare(config, deployed=True)
             config, run_directory = plan.config, RunDirectory(plan.path.absolute())
-            if (running := _running(server, run_directory)) is not None:
-                say = f"following run {running.run_id}, which has not ended; Ctrl-C stops it"
+            directory, id = run.last(server) or (None, "")
+            if directory == run_directory.path and id in run.unfinished(run.runs(server)):
+                say = f"following run {id}, which has not ended; Ctrl-C stops it"
                 console.print(say, highlight=False)
-                with suppress(ProcessEndedError):  # it was ending, and another one continues
-                    return _follow(server, running, run_directory, console)
+                return _follow(run.submission(server, id), run_directory, console)
             run_directory = plan.begin()
-            if training and (larger := _larger(config.scheme, plan.noise_multiplier)):
-                console.print(larger, highlight=False)
             # Once the run has begun, the server's process holds the lock.
             status.update("waiting for the last server process of this run to end")
             held.enter_context(run_directory.lock(patience=ENDING))
@@ -86,38 +75,16 @@ def carry_out(
         if evidence is not None:
             model_card.attach(run_directory, evidence)
         run_directory.write_json(REGISTERED, nodes)
-        earlier = run.runs(server)
-        ended = earlier.keys() - set(run.unfinished(earlier))
-        run_directory.write_json(ENDED, {"runs": ",".join(sorted(ended))})
     run_config = configuration.dump(config.reading_data_from(""))
     submitted = run.start(server, run_config, Path(config.run.out))
-    return _follow(server, submitted, run_directory, console)
+    return _follow(submitted, run_directory, console)
 
 
-def _running(server: Path, run_directory: RunDirectory) -> Submission | None:
-    """Return the unfinished submission that writes a run directory, or will; None without one."""
-    directory, id = run.last(server) or (None, "")
-    ids = [id] if directory == run_directory.path else []  # its process may not have begun
-    ids += [run_directory.submitted()] if run_directory.has(SUBMITTED) else []
-    # Without a process, the SuperLink may not know yet that it was killed.
-    living = [id for id in ids if not run_directory.ended(id)]
-    unfinished = run.unfinished(run.runs(server)) if living else ()
-    return next((run.submission(server, id) for id in living if id in unfinished), None)
-
-
-def _follow(
-    server: Path, submitted: Submission, run_directory: RunDirectory, console: Console
-) -> RunDirectory:
+def _follow(submitted: Submission, run_directory: RunDirectory, console: Console) -> RunDirectory:
     """Wait for the end of a run; Ctrl-C stops it. Return its directory."""
-    port, id = kit.port(server, "SUPERLINK_PORT"), submitted.run_id
-
-    def lost() -> bool:
-        return run_directory.ended(id) or not ports.listening("127.0.0.1", port)
-
-    ending = partial(run_directory.has, LAST_FILE)
     try:
         with progress(run_directory, console):
-            submitted.wait(ending, partial(_say_why, server, console), lost)
+            submitted.wait(partial(run_directory.has, LAST_FILE), partial(warn, console))
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(
@@ -125,14 +92,6 @@ def _follow(
             f"--out {run_directory.path}"
         ) from None
     return run_directory
-
-
-def _say_why(server: Path, console: Console, state: str, seconds: float) -> None:
-    """Print that a submitted run has not begun for some seconds, and which part is missing."""
-    found = services(server, kit.read_kit(server))
-    why = "; ".join(f"{what}: {message}" for what, state, message in found if state == WRONG)
-    why = why or "all parts of the server live, so its machine is busy: see logs/superlink.log"
-    warn(console, f"the run is {state} for {seconds:.0f} s: {why}")
 
 
 def _clients_nodes(server: Path, clients: int, tolerated: int) -> dict[str, int]:
@@ -178,9 +137,9 @@ def _check(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None:
         )
     if trials > 1 and not experiment:
         raise InputError(
-            f"trials.count is {trials}, and so many trainings on the same people "
-            f"{_together(scheme)}; add trials.count=1, as in the "
-            "server's deployment.toml, or --experiment to run them anyway"
+            f"trials.count is {trials}, and the costs of so many trainings on the same people add "
+            "up; add trials.count=1, as in the server's deployment.toml, or --experiment to run "
+            "them anyway"
         )
     if federation.summed_in_the_clear and privacy.noise_source != "seed":
         raise InputError(
@@ -189,32 +148,3 @@ def _check(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None:
             "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
             "simulate it)"
         )
-
-
-def _larger(scheme: Scheme, nominal: float) -> str:
-    """Return a sentence about the largest epsilon; "" if it is towards federation.vantage."""
-    configured, trust = scheme.federation.vantage, scheme.federation.trust.model
-    if not nominal:  # noise without an epsilon
-        return ""
-    epsilons = planned_epsilons(scheme, nominal)
-    if trust.server_draws:  # the server is trusted
-        del epsilons[Vantage.SERVER]
-    most = max(epsilons, key=lambda vantage: epsilons[vantage])
-    least = epsilons.get(configured, math.inf)
-    if epsilons[most] <= least * (1 + 1e-9):
-        return ""
-    return (
-        f"The rounds cost epsilon {epsilons[most]:.4g} towards the {most.value}, more than the "
-        f"{least:.4g} towards the {configured.value} that the file plans; a client's epsilon-limit "
-        "must allow the larger one."
-    )
-
-
-def _together(scheme: Scheme) -> str:
-    """Return what all trainings of a campaign would release, as the end of a sentence."""
-    everything = spending.describe_everything(scheme, noise.noise_multiplier(scheme), [])
-    if everything is None:
-        return "would release sums that no noise protects"
-    mechanism = everything.towards(scheme.federation.vantage)
-    epsilon = accountant(scheme.privacy.accountant).epsilon(mechanism, scheme.privacy.delta)
-    return f"would cost epsilon {epsilon:.4g} at delta {scheme.privacy.delta:g} in total"

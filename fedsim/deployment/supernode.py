@@ -27,7 +27,6 @@ from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, own_app
 from fedsim.deployment.own_app import Answer, Question
 from fedsim.deployment.supervision import Part, Service, ending
-from fedsim.federation.protocol import node_machine
 from fedsim.federation.runtimes.flower_command import environment
 from fedsim.federation.runtimes.flower_services import RuntimeApi
 
@@ -35,9 +34,6 @@ log = logging.getLogger(__name__)
 
 BEAT_INTERVAL = 10.0
 """Seconds between two heartbeats. Flower gives a task up after 30 seconds at first, then 60."""
-
-SLOW = 60.0
-"""Seconds after which the log mentions a busy process; the time doubles with each line."""
 
 SUPERNODE = "fedsim.federation.runtimes.mended_supernode"
 """Module that becomes Flower's SuperNode."""
@@ -57,8 +53,7 @@ class Answering:
 
     Flower gives a task up that sends no heartbeat within 30 seconds, and hands it out again. A
     message may need minutes to arrive, and a process to answer it. So this program sends the
-    heartbeats, and kills a process that takes longer than its deadline. A process that dies is
-    replaced once, if computing again releases nothing more.
+    heartbeats, and kills a process that takes longer than its deadline.
 
     deadline: in seconds.
     """
@@ -66,12 +61,10 @@ class Answering:
     def __init__(self, runtime: RuntimeApi, token: str, deadline: float) -> None:
         now = time.monotonic()
         self._token, self._deadline = token, deadline
-        self._begun, self._end = now, now + deadline
-        self._next_beat, self._next_line = now, now + SLOW
+        self._end, self._next_beat = now + deadline, now
         self._reply: tuple[Message, Context] | None = None
         self._question: Future[Question] = Future()
         self._answer: Answer | None = None
-        self._again = True
         threading.Thread(target=self._fetch, args=(runtime,), daemon=True).start()
 
     def _fetch(self, runtime: RuntimeApi) -> None:
@@ -92,10 +85,6 @@ class Answering:
             return False
         if self._reply is None:
             self._reply = self._look(now)
-        if now > self._next_line:
-            self._next_line = 2 * now - self._begun
-            who = "the SuperNode" if self._answer is None else f"process {self._answer.process.pid}"
-            log.warning("%s has been busy with a message for %.0f s", who, now - self._begun)
         if self._reply is None and now <= self._next_beat:
             return True
         self._next_beat = now + BEAT_INTERVAL
@@ -118,19 +107,14 @@ class Answering:
             os.killpg(number, signal.SIGKILL)
         self._answer.file.close()
 
-    def _process(self, question: Question) -> Answer:
-        answer = own_app.begin(question)
-        log.info("process %d answers a message", answer.process.pid)
-        return answer
-
     def _look(self, now: float) -> tuple[Message, Context] | None:
         """Return the answer, with its context, once there is one."""
         if not self._question.done():
             return None
         question = self._question.result()
         if self._answer is None:
-            self._again = own_app.repeats(question)
-            self._answer = self._process(question)
+            self._answer = own_app.begin(question)
+            log.info("process %d answers a message", self._answer.process.pid)
         status = self._answer.process.exitcode
         if status == 0:
             # A client's own code may end its process before there is an answer.
@@ -143,11 +127,6 @@ class Answering:
             why = f"no answer within {self._deadline:.0f} s, the node's DEADLINE"
         else:
             why = f"the process that computed the answer {ending(status)}"
-            if self._again:
-                self._again = False
-                log.warning("%s; another process computes the same answer", why)
-                self._answer = self._process(question)
-                return None
         log.error("the server gets no answer: %s", why)
         return question.failed(why), question.context
 
@@ -158,11 +137,9 @@ def serve(place: Path) -> None:
     logs.begin(machine)
     logging.getLogger("flwr").handlers.clear()  # its lines go to the log once, in this form
     deadline, address = kit.deadline(place), f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
-    os.environ |= environment(place / "flower") | {node_machine.DEADLINE: f"{deadline}"}
-    folder = place / "state" / "runtime"
-    own = dict(os.environ) | {node_machine.HEARD: f"{folder / 'heard'}"}
+    os.environ |= environment(place / "flower")
     log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
-    with Service([Part("the SuperNode", lambda: _supernode(place), own)]) as service:
+    with Service([Part("the SuperNode", lambda: _supernode(place), dict(os.environ))]) as service:
         service.watch()
         if machine != "auditor":
             own_app.import_ahead()
@@ -177,7 +154,6 @@ def _supernode(place: Path) -> list[str]:
     settings = kit.settings(place)
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
     runtime = place / "state" / "runtime"
-    (runtime / "heard").unlink(missing_ok=True)  # the server has not heard the new one
     secret = secrets.token_bytes(32)
     contents = {"secret": secret, "key": pair.private, "crt": pair.public, "ca": trusted}
     for name, content in contents.items():

@@ -1,21 +1,17 @@
 """The processes of a service, which its one parent watches and starts again when they end.
 
 The parent is `fedsim deploy superlink` or `fedsim deploy supernode`. Its children end with it,
-however it ends. `missing` tells from outside whether a service is complete.
+however it ends.
 """
 
 import logging
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Self
-
-import psutil
 
 from fedsim.common.parent import end_with_parent
 
@@ -26,13 +22,6 @@ PAUSE = 5.0
 
 LONGEST_END = 10.0
 """Seconds in which a process must end after SIGTERM."""
-
-PARTS = {
-    "superlink": {"the SuperLink": "flower-superlink", "flower-superexec": "flower-superexec"},
-    "proxy": {},
-    "supernode": {"the SuperNode": "mended_supernode"},
-}
-"""The children of each service: name, and a word of the command line."""
 
 
 @dataclass
@@ -118,47 +107,3 @@ def ending(status: int) -> str:
         return f"ended with status {status}"
     names = {each.value: each.name for each in signal.Signals}
     return f"was killed by signal {-status} ({names.get(-status, 'a real-time signal')})"
-
-
-def parent(place: Path, service: str) -> psutil.Process | None:
-    """Return the parent process of a machine's service; None: this user sees no such process."""
-    for process in psutil.process_iter():
-        try:
-            if _serves(process, place, service):
-                above = process.parent()
-                # The process of a message is a copy of its parent.
-                if above is None or not _serves(above, place, service):
-                    return process
-        except psutil.Error:
-            continue
-    return None
-
-
-def number(place: Path, service: str) -> int | None:
-    """Return the process number of a service's parent; None if this user sees no such process."""
-    process = parent(place, service)
-    return None if process is None else process.pid
-
-
-def _serves(process: psutil.Process, place: Path, service: str) -> bool:
-    words = process.cmdline()
-    return any(
-        words[index : index + 2] == ["deploy", service]
-        and words[index + 2 : index + 3]
-        and os.path.realpath(words[index + 2]) == os.path.realpath(place)
-        for index in range(len(words))
-    )
-
-
-def missing(place: Path, service: str) -> list[str]:
-    """Return the parts of a service that have ended; the service's own name if it does not run."""
-    if (process := parent(place, service)) is None:
-        return [service]
-    lines = []
-    for child in process.children():
-        try:
-            lines.append(" ".join(child.cmdline()))
-        except psutil.Error:
-            continue
-    words = PARTS[service]
-    return [name for name, word in words.items() if not any(word in line for line in lines)]

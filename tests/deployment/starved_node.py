@@ -23,7 +23,7 @@ import psutil
 import tomli_w
 
 import fedsim
-from fedsim.deployment import kit, supervision
+from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
 from fedsim.federation.runtimes.flower_command import FlowerError, submit
 
@@ -161,8 +161,7 @@ def measure(folder, rounds, ahead, seconds, busy, nice, kill, stop):
         stop: whether it is stopped then, until the other work ends.
     """
     place = kit.folder(folder / "kit", STARVED)
-    node = supervision.parent(place, "supernode")
-    assert node is not None
+    node = psutil.Process(int((place / "supernode.pid").read_text()))
     started = set()
     most, finished = 0, []
     with busy_loops(nice) as loops:

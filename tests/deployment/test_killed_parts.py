@@ -1,6 +1,5 @@
 """A deployment in which one process is killed: what is said, and that nothing is lost."""
 
-import json
 import os
 import signal
 import subprocess
@@ -9,13 +8,13 @@ import time
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import starved_node
 
-from fedsim.deployment import kit, supervision
-from fedsim.federation.client import client_ledger
+from fedsim.deployment import kit
 
 pytestmark = [pytest.mark.flower, pytest.mark.slow, pytest.mark.long]
 
@@ -48,8 +47,8 @@ def _deploy(command, place):
 
 
 def _children(place, service):
-    parent = supervision.parent(place, service)
-    return [] if parent is None else parent.children()
+    number = int((place / f"{service}.pid").read_text())
+    return psutil.Process(number).children() if psutil.pid_exists(number) else []
 
 
 def _named(place, service, word):
@@ -78,11 +77,8 @@ def test_the_program_that_starts_runs_starts_again_and_the_next_run_begins(serve
     superlink = _named(server, "superlink", "flower-superlink")
     superexec = _named(server, "superlink", "flower-superexec")
     superexec.kill()
-    _until(lambda: supervision.missing(server, "superlink") == ["flower-superexec"], 5)
-    assert "flower-superexec: has ended" in _deploy("status", server) or not supervision.missing(
-        server, "superlink"
-    )
-    _until(lambda: not supervision.missing(server, "superlink"), 30)
+    _until(lambda: not superexec.is_running(), 5)
+    _until(lambda: len(_children(server, "superlink")) == 2, 30)
     assert superlink.is_running()  # so that the clients stay connected
     log = (server / "logs" / "superlink.log").read_text()
     assert "flower-superexec was killed by signal 9 (SIGKILL); it starts again in 5 s" in log
@@ -100,36 +96,10 @@ def test_a_node_that_was_killed_is_connected_again_within_a_minute_or_two(server
     else:
         _named(place, "supernode", "mended_supernode").kill()
         _until(lambda: "still counts an earlier start of this node" in log.read_text(), 30)
-        assert "still counts an earlier start of this node" in _deploy("check", place)
     starved_node.script(place, "start.sh")
     _until(lambda: log.read_text().count("SuperNode ID") > connected, 150)
     _until(lambda: _deploy("status", server).count(": connected") == 2, 60)
-    assert "wrong" not in _deploy("check", place).replace("ended by itself", "")
-
-
-def test_a_client_whose_process_is_killed_computes_again_and_the_round_goes_on(server):
-    place = server.parent / "clients" / "client-0"
-    node = supervision.parent(place, "supernode")
-    assert node is not None
-    state = place / "state"
-    before = len(client_ledger.read_answers(state))
-
-    def kill(run):
-        # Once it has charged the second round: the answer may be computed, and is not sent.
-        def begun():
-            late = len(client_ledger.read_answers(state)) >= before + 2
-            return starved_node.processes(node) if late else set()
-
-        (process, *_) = _until(begun, 300)
-        os.kill(process, signal.SIGKILL)
-
-    _trained(server, "clientapp", kill)
-    log = (place / "logs" / "supernode.log").read_text()
-    assert "killed by signal 9 (SIGKILL); another process computes the same answer" in log
-    answers = client_ledger.read_answers(state)[before:]
-    assert [answer.round for answer in answers] == [*range(1, ROUNDS + 1)]  # each is charged once
-    rows = (server / "clientapp" / "ledger.jsonl").read_text().splitlines()
-    assert {json.loads(row)["attempt"] for row in rows} == {1}
+    assert "wrong" not in _deploy("check", place)
 
 
 def test_a_kit_is_as_it_was(server):

@@ -122,10 +122,6 @@ class Received:
         return privacy.noise_multiplier(self.config.scheme) if self.agreed is None else self.agreed
 
     @property
-    def ended(self) -> frozenset[str]:
-        return frozenset(self.request.ended.split(","))
-
-    @property
     def alone(self) -> bool:
         return read_alone(self.config.scheme, self.context.node_config)
 
@@ -295,11 +291,11 @@ def enter(received: Received) -> None:
         answer = replace(answer, charged=steps)
         if received.agreed is None:
             planned = _planned(received, terms, answer)
-    client_ledger.enter(terms, answer, planned, received.ended)
+    client_ledger.enter(terms, answer, planned)
 
 
-def reserve(received: Received) -> None:
-    """Reserve in the client's budget what a run plans from a place on, before anything leaves.
+def check_plan(received: Received) -> None:
+    """Compare what a run plans from a place on with the client's budget, before anything leaves.
 
     The server's noise multiplier is believed here, since nothing leaves: the first answer is
     checked, and its run planned again, with the one that the client computes.
@@ -323,7 +319,8 @@ def reserve(received: Received) -> None:
         if earlier == request.round:
             received = replace(received, request=replace(request, round=earlier + 1))
     if received.request.round <= config.training.rounds:
-        client_ledger.reserve(terms, _planned(received, terms, answer), received.ended)
+        planned = _planned(received, terms, answer)
+        client_ledger.check_budget(terms, client_ledger.read_answers(terms.state), planned, planned)
 
 
 def _planned(received: Received, terms: Terms, answer: AnsweredMessage) -> AnsweredMessage:
@@ -423,8 +420,6 @@ def _check_place(received: Received, terms: Terms) -> None:
     numbers = (request.first_trial, request.trials, request.round, request.record)
     if any(type(number) is not int for number in numbers):
         raise RefusedError("the numbers of trials, rounds and records must be whole numbers")
-    if not isinstance(request.ended, str):
-        raise RefusedError("the runs that have ended must be named in a text, with commas")
     first, count = request.first_trial, request.trials
     if count < 1 or first < 0 or first + count > planned:
         raise RefusedError(

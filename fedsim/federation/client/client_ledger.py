@@ -4,15 +4,14 @@ A run is answered once: within it, the rounds of every trial only grow. All runs
 `epsilon-limit` at `delta-limit`, even with other records of the same files; else the records that
 two selections share would be charged to neither. A continued run is a new run with new noise.
 
-Before its first answer a run reserves in the budget what it plans, in `reserved.json`, so that a
-later run is refused at its start, not both in their middle. A server that reserves or frees falsely
-gains no answer: each is charged, and refused above the limit, whatever is reserved.
+Before its first answer, what a run plans is compared with the budget, so that it is refused at its
+start, not in its middle. Whatever a server says it plans, each answer is charged, and refused above
+the limit.
 """
 
 import fcntl
-import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from adversaries.errors import InputError
-from fedsim.common import journal, private_files, reading
+from fedsim.common import journal, private_files
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol.consent import (
@@ -34,9 +33,7 @@ from fedsim.game.mechanisms.privacy import ROUNDING
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, changes_of_record
 
-FILE, RESERVED = "ledger.jsonl", "reserved.json"
-MOST_RESERVED = 64
-"""Runs that may have reserved a part of the budget at the same time."""
+FILE = "ledger.jsonl"
 
 
 @dataclass(frozen=True)
@@ -118,16 +115,10 @@ def epsilon_of_client(answers: Sequence[AnsweredMessage], delta: float) -> float
     return epsilon(together, delta)
 
 
-def enter(
-    terms: Terms,
-    answer: AnsweredMessage,
-    planned: AnsweredMessage | None = None,
-    ended: Collection[str] = (),
-) -> None:
+def enter(terms: Terms, answer: AnsweredMessage, planned: AnsweredMessage | None = None) -> None:
     """Enter an answer, before it leaves.
 
-    planned: for a run's first answer, as `reserve` takes it; else None.
-    ended: as for `reserve`.
+    planned: the release of all answers to come, for a run's first answer; else None.
     Raises RefusedError, and enters nothing, if the round comes too late or exceeds the budget.
     Raises InputError as `read_answers` does.
     """
@@ -136,74 +127,9 @@ def enter(
         written = _read(folder)
         _check_order(written.entries, answer)
         if answer.charged is not None:
-            _hold(terms, written.entries, answer, planned, ended)
+            check_budget(terms, written.entries, answer, planned)
         journal.drop_unfinished(folder / FILE, written)
         journal.append(folder / FILE, strict_json(asdict(answer)), written.check)
-
-
-def reserve(terms: Terms, planned: AnsweredMessage, ended: Collection[str] = ()) -> None:
-    """Reserve what a run plans, which replaces the plan of an earlier run of this configuration.
-
-    planned: the release of all answers to come.
-    ended: runs that have ended, by the server's word; what they had reserved is free.
-    Raises RefusedError, and reserves nothing, if the plan exceeds the budget.
-    Raises InputError as `read_answers` and `reserved` do.
-    """
-    folder = terms.state.resolve()
-    with locked(folder):
-        _hold(terms, _read(folder).entries, planned, planned, ended)
-
-
-def reserved(folder: Path, answers: Sequence[AnsweredMessage]) -> list[AnsweredMessage]:
-    """Return what each run has reserved and not used. Raises InputError for a damaged file."""
-    try:
-        plans = [
-            AnsweredMessage.of(each) for each in reading.json_object(folder / RESERVED)["runs"]
-        ]
-    except FileNotFoundError:
-        return []
-    except reading.DAMAGE as error:
-        raise InputError(
-            f"cannot read {RESERVED} in '{folder}': {reading.reason(error)}; delete it, and "
-            "nothing is reserved"
-        ) from None
-    return [rest for plan in plans if (rest := _rest(plan, answers)) is not None]
-
-
-def _rest(plan: AnsweredMessage, answers: Sequence[AnsweredMessage]) -> AnsweredMessage | None:
-    """Return what a run's answers have left of its plan; None for nothing."""
-    own = [each for each in answers if (each.run, each.node) == (plan.run, plan.node)]
-    count = 0 if plan.charged is None else plan.charged.count
-    count -= sum(each.charged.count for each in own if each.charged is not None)
-    if count <= 0 or plan.charged is None:
-        return None
-    return replace(plan, charged=replace(plan.charged, count=count))
-
-
-def _hold(
-    terms: Terms,
-    answers: Sequence[AnsweredMessage],
-    new: AnsweredMessage,
-    planned: AnsweredMessage | None,
-    ended: Collection[str],
-) -> None:
-    """Check an answer, or a plan, beside what other runs reserved; and reserve the plan."""
-    folder = terms.state.resolve()
-    others = [
-        each
-        for each in reserved(folder, answers)
-        if (each.experiment, each.node) != (new.experiment, new.node) and each.run not in ended
-    ]
-    _check_budget(terms, answers, others, new, planned)
-    if planned is not None:
-        if len(others) >= MOST_RESERVED:
-            raise RefusedError(
-                f"{len(others)} other runs have reserved a part of this client's budget, the most "
-                f"that a client keeps. Wait until one has ended; if their server is gone for good, "
-                f"delete {RESERVED} in the client's {STATE}."
-            )
-        runs = [strict_json(asdict(each)) for each in [*others, planned]]
-        private_files.write_private(folder / RESERVED, json.dumps({"runs": runs}).encode())
 
 
 def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
@@ -245,13 +171,13 @@ def _check_order(answers: Sequence[AnsweredMessage], new: AnsweredMessage) -> No
             )
 
 
-def _check_budget(
+def check_budget(
     terms: Terms,
     answers: Sequence[AnsweredMessage],
-    others: Sequence[AnsweredMessage],
     new: AnsweredMessage,
     planned: AnsweredMessage | None,
 ) -> None:
+    """Raise RefusedError if an answer, or all that are planned, exceed the budget."""
     for old in answers:
         if old.charged is not None and (old.unit, old.neighbouring) != (new.unit, new.neighbouring):
             raise RefusedError(
@@ -264,22 +190,14 @@ def _check_budget(
     if planned is not None:
         request = f"'{new.name}', with all rounds and trials that it plans,"
         new = planned
-    after = epsilon([*answers, *others, new], terms.delta_limit)
+    after = epsilon([*answers, new], terms.delta_limit)
     if after > terms.epsilon_limit * (1 + ROUNDING):
-        spent = f"{epsilon(answers, terms.delta_limit):.4g} before"
-        remedy = f"To agree to more, raise {EPSILON_LIMIT} (or {DELTA_LIMIT}) in the node's config."
-        if others:
-            both = f"{epsilon([*answers, *others], terms.delta_limit):.4g}"
-            named = " and ".join(f"'{name}'" for name in sorted({each.name for each in others}))
-            spent += f", {both} with what {named} reserved"
-            remedy = (
-                f"Wait until {named} has ended, or raise {EPSILON_LIMIT} in the node's config; to "
-                f"free what is reserved, delete {RESERVED} in the client's {STATE}."
-            )
+        spent = epsilon(answers, terms.delta_limit)
         raise RefusedError(
             f"{request} would bring this client's records to epsilon {after:.4g} at delta "
-            f"{terms.delta_limit:g} over all runs ({spent}), above its {EPSILON_LIMIT} "
-            f"= {terms.epsilon_limit:g}. {remedy}"
+            f"{terms.delta_limit:g} over all runs ({spent:.4g} before), above its {EPSILON_LIMIT} "
+            f"= {terms.epsilon_limit:g}. To agree to more, raise {EPSILON_LIMIT} (or "
+            f"{DELTA_LIMIT}) in the node's config."
         )
 
 

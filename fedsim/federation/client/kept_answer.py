@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import ArrayRecord, Context
+from flwr.app import ArrayRecord
 
 from fedsim.common import private_files, reading
-from fedsim.configuration import from_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.client.admission import Received
 from fedsim.federation.client.client_ledger import AnsweredMessage
@@ -80,12 +79,9 @@ def answered(
     return content
 
 
-def repeats(context: Context) -> bool:
-    """Return whether a node keeps its answers in a run: with noise, in a deployed training.
-
-    Such a message may be computed again: nothing left before, or the same bits leave again.
-    """
-    terms, config = consent.terms(context.node_config), from_run_config(context.run_config)
+def _repeats(received: Received) -> bool:
+    """Return whether a node keeps its answers in a run: with noise, in a deployed training."""
+    terms, config = received.terms, received.config
     return (
         terms is not None
         and terms.kinds.isdisjoint(consent.UNPROTECTED)
@@ -102,7 +98,7 @@ def _answering(received: Received) -> Iterator[Answering | None]:
     be repeated.
     """
     terms = received.terms
-    if terms is None or not repeats(received.context):
+    if terms is None or not _repeats(received):
         yield None
         return
     folder = terms.state.resolve()

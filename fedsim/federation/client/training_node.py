@@ -41,12 +41,12 @@ LARGEST = float(np.finfo(np.float32).max)
 def data_digest(message: Message, context: Context) -> Message:
     """Return the digest of this client's data, with its records only where they are unprotected.
 
-    A message with a run's first request reserves what the run plans in the client's budget.
+    A message with a run's first request is refused if the run plans more than the client's budget.
     """
     partition = messages.partition(context)
     if messages.REQUEST in message.content:
         received = Received.of(message, context)
-        admission.reserve(received)
+        admission.check_plan(received)
         config = received.config
     else:
         config = admission.configured(context)

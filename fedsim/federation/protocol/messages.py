@@ -64,7 +64,6 @@ class Request:
         earlier: rounds that interrupted attempts at these trials released, each with its own noise.
         released: rounds that all trainings released before this attempt, over all trials.
         begun: first round of this attempt; above 1 in a training that is resumed.
-        ended: Flower's numbers of runs that have ended, with commas between them.
     """
 
     round: int
@@ -78,7 +77,6 @@ class Request:
     earlier: int = 0
     released: int = 0
     begun: int = 1
-    ended: str = ""
 
     def to_record(self) -> ConfigRecord:
         return ConfigRecord({field.name: getattr(self, field.name) for field in fields(self)})

@@ -1,11 +1,9 @@
-"""A node's machine, with its time limit and its memory between messages.
+"""A node's memory between messages.
 
 The memory is Flower's `Context.state`, which drops large states; with a `state-path` it is a file.
 """
 
 import contextlib
-import logging
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,27 +59,3 @@ def _path(context: Context, name: str) -> Path | None:
         return None
     # Several nodes of one machine may share the folder.
     return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"
-
-
-HEARD = "FEDSIM_HEARD"
-"""Environment variable of a deployed SuperNode: a file that it touches when the server hears it."""
-
-DEADLINE = "FEDSIM_DEADLINE"
-"""Environment variable of a deployed node's processes: DEADLINE of its settings.env, in seconds."""
-
-
-def warn_of_deadline(timeout: float) -> None:
-    """Log a warning if this node may compute longer than the server waits."""
-    if complaint := deadline_complaint(float(os.environ.get(DEADLINE, "0")), timeout):
-        logging.getLogger(__name__).warning(complaint)
-
-
-def deadline_complaint(deadline: float, timeout: float) -> str:
-    """Return a complaint if a node's DEADLINE exceeds the server's timeout, else ""."""
-    if deadline <= timeout:
-        return ""
-    return (
-        f"DEADLINE is {deadline:g} s in this node's settings.env, but the server waits for "
-        f"federation.timeout = {timeout:g} s; after that the server does not read an answer, so "
-        f"set DEADLINE={timeout:g}"
-    )

@@ -17,7 +17,7 @@ import os
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,9 +46,6 @@ LOCK = "lock"
 
 LAST_FILE = "report.json"
 """The file that a run writes last. A run with this file has finished."""
-
-SUBMITTED = "submission.json"
-"""File with Flower's number of the run that last wrote the directory."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -125,18 +122,6 @@ class RunDirectory:
             if not self.has(IDENTITY):
                 self.write_text(IDENTITY, f"{secrets.token_hex(16)}\n")
             yield
-
-    def ended(self, run_id: str) -> bool:
-        """Return whether the process of a run of Flower wrote this directory and has ended."""
-        if not self.has(SUBMITTED) or self.submitted() != run_id:
-            return False
-        with suppress(InputError), self.lock():
-            return True
-        return False
-
-    def submitted(self) -> str:
-        """Return Flower's number of the run that last wrote the directory. Raises InputError."""
-        return str(self.read_json(SUBMITTED, ("run-id",))["run-id"])
 
     def write_text(self, name: str, text: str) -> None:
         private_files.write_private(self._place(name), text.encode())

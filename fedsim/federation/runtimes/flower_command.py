@@ -5,10 +5,10 @@ of a run.
 """
 
 import json
-import math
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -49,11 +49,13 @@ SHIPPED = (
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
 """Seconds between two requests for a run's status. Each starts a process of two seconds."""
 
-LAST_WORDS = 5.0
-"""Seconds in which Flower knows why a run's process ended, if the process could say so."""
+GLANCE = 0.5
+"""Seconds between two looks whether a run has ended by itself."""
 
 PATIENCE = 10.0
 """Seconds in which a SuperLink begins a run, before a message says that it has not."""
+
+COMPLETED = "finished:completed"
 
 WITHOUT_REASON = (
     "Task failed with unknown error.",
@@ -65,19 +67,9 @@ WITHOUT_REASON = (
 UNREACHABLE = "Connection to the SuperLink is unavailable"
 """Flower's complaint that no SuperLink answers."""
 
-BEGUN = ("running",)
-"""Flower's statuses of a run that has begun and not ended."""
-
-GLANCE = 0.5
-"""Seconds between two checks of the run's last file, and of what ends a run early."""
-
 
 class FlowerError(RuntimeError):
     """A command of Flower failed; the text is Flower's last message."""
-
-
-class ProcessEndedError(FlowerError):
-    """The run's process on the server ended before the run."""
 
 
 @dataclass(frozen=True)
@@ -95,61 +87,40 @@ class Submission:
     run_id: str
 
     def status(self) -> tuple[str, str]:
-        """Return Flower's status of the run and its details."""
+        """Return Flower's status of the run, and why it failed, in one line."""
         run = flwr(self.home, "list", self.connection, "--run-id", self.run_id)["runs"][0]
-        return run["status"], run.get("status-details", "")
+        details = str(run.get("status-details", ""))
+        if details in WITHOUT_REASON:
+            details = (
+                "the run's process on the server ended before the run; the log of the SuperLink "
+                "says why, and the same command goes on after the last finished round"
+            )
+        reason = re.sub(r"^\w+ failed with exception: ", "", details)
+        return run["status"], " ".join(reason.split())
 
-    def wait(
-        self,
-        ending: Callable[[], bool],
-        report: Callable[[str, float], None],
-        lost: Callable[[], bool],
-    ) -> None:
-        """Wait for the end of the run.
+    def wait(self, ended: Callable[[], bool], say: Callable[[str], None]) -> None:
+        """Wait for the end of the run. The pauses between requests grow.
 
-        The pauses between requests grow, but a request follows at once when a check says so.
-
-        ending: returns whether the run has written its last file, which a failing run never does.
-        lost: returns whether the run's process on the server or the SuperLink has ended.
-        report: receives the status of a run that has not begun, and the seconds so far.
-        Raises FlowerError if the run failed, was stopped, or lost its process or the SuperLink.
+        ended: returns whether the run has written its last file.
+        say: shows a line to the user.
+        Raises FlowerError if the run failed or was stopped, or the SuperLink is lost.
         """
-        pause, begun, lost_at = FIRST_PAUSE, time.monotonic(), math.inf
+        begun, said, pause = time.monotonic(), False, FIRST_PAUSE
         while not (status := self.status())[0].startswith("finished"):
-            if ending():
-                time.sleep(FIRST_PAUSE)
-                continue
-            lost_at = min(lost_at, time.monotonic()) if lost() else math.inf
-            if lost_at < math.inf:
-                if time.monotonic() > lost_at + LAST_WORDS:
-                    raise ProcessEndedError(reason(WITHOUT_REASON[0]))
-                time.sleep(FIRST_PAUSE)
-                continue
-            waited = time.monotonic() - begun
-            if status[0] not in BEGUN and waited > PATIENCE:
-                report(status[0], waited)
+            if status[0] != "running" and time.monotonic() > begun + PATIENCE and not said:
+                say(f"the run is {status[0]}; fedsim deploy status says what does not answer")
+                said = True
             until = time.monotonic() + pause
-            while time.monotonic() < until and not (ending() or lost()):
+            while time.monotonic() < until and not (pause > FIRST_PAUSE and ended()):
                 time.sleep(GLANCE)
-            pause = min(1.5 * pause, LONGEST_PAUSE)
+            pause = FIRST_PAUSE if ended() else min(1.5 * pause, LONGEST_PAUSE)
         if status[0] == "finished:stopped":
             raise FlowerError("the run was stopped; the command that began it continues it")
-        if status[0] != "finished:completed":
-            kind = ProcessEndedError if status[1] in WITHOUT_REASON else FlowerError
-            raise kind(reason(status[1]) or f"the run ended with the status {status[0]}")
+        if status[0] != COMPLETED:
+            raise FlowerError(status[1] or f"the run ended with the status {status[0]}")
 
     def stop(self) -> None:
         flwr(self.home, "stop", self.run_id, self.connection)
-
-
-def reason(details: str) -> str:
-    """Return why a run failed, from Flower's details of its status."""
-    if details in WITHOUT_REASON:
-        return (
-            "the run's process on the server ended before the run; the log of the SuperLink says "
-            "why, and the same command goes on after the last finished round"
-        )
-    return re.sub(r"^\w+ failed with exception: ", "", details)
 
 
 def submit(home: Path, connection: str, app: Path, run_config: Path) -> Submission:
@@ -186,6 +157,15 @@ def flwr(home: Path, *arguments: str) -> dict[str, Any]:
     if not answer.get("success"):
         raise FlowerError(f"flwr {arguments[0]}: {answer.get('error-message')}")
     return dict(answer)
+
+
+def listening(host: str, port: int, timeout: float = 5.0) -> bool:
+    """Return whether a program accepts a connection on a port within some seconds."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout):
+            return True
+    except OSError:
+        return False
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -4,11 +4,9 @@ They have moved between releases; tests watch them. The processes of a run do no
 `protocol.flower_private` has the parts that they use.
 """
 
-import json
 import ssl
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
@@ -21,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 from flwr.app import Context, Message
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from adversaries.errors import InputError
 from fedsim.federation.protocol.flower_names import (
     FLEET_HTTP_PUBLIC_KEY_HEADER,
     FLEET_HTTP_SIGNATURE_HEADER,
@@ -150,24 +147,6 @@ class _TaskToken:
         return call(context)
 
 
-def gives_tasks_to_anybody(url: str) -> bool | None:
-    """Return whether a Runtime API requires no secret. It claims no task.
-
-    Returns: None where there is no Runtime API.
-    """
-    version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
-    client = RuntimeHttpClient(url, interceptors=[version], verify=False, timeout=5)
-    try:
-        client.AcquireTask(AcquireTaskRequest(supported_task_types=[]))
-    except httpx.HTTPStatusError:
-        return False
-    except (httpx.HTTPError, ValueError):
-        return None
-    finally:
-        client.close()
-    return True
-
-
 class _Version:
     """Sends the version of this Flower. Flower's own class would end the process on a refusal."""
 
@@ -185,7 +164,6 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
 
     Returns: None if the server does not accept the node's signature.
     Raises httpx.HTTPError if the server answers otherwise.
-    Raises InputError if the server has another minor version of Flower.
     """
     public = key.public_key()
     interceptors = (_Version(), NodeAuthHttpInterceptor(key, public))
@@ -204,8 +182,6 @@ def _knows(client: FleetHttpClient, key: bytes) -> bool | None:
         if error.response.status_code == httpx.codes.UNAUTHORIZED:
             return None
         answer = FlowerError.from_json(error.response.text)
-        if answer is not None and answer.code == ApiErrorCode.RUNTIME_VERSION_INCOMPATIBLE:
-            raise InputError(f"the server refuses this node: {answer.public_details}") from None
         if answer is None or answer.code not in ACTIVATION:
             raise
         return ACTIVATION[answer.code]
@@ -221,26 +197,6 @@ def refuses_second_start(
     return refused and bool(_knows(client, request.public_key))
 
 
-def refused_version(headers: Mapping[str, str]) -> str | None:
-    """Return a SuperLink's refusal of a node with another Flower, which ends the node's SuperNode.
-
-    Flower's own SuperLink accepts every version.
-
-    Returns: Flower's JSON; None for the same major and minor version, or a node that states none.
-    """
-    own = RuntimeVersionMetadata.from_local_component("SuperLink")
-    peer, unreadable = RuntimeVersionMetadata.from_metadata(tuple(headers.items()))
-    if unreadable is None and own.check_compatibility(peer) is None:
-        return None
-    has = f"Flower {peer.package_version}" if peer else "a Flower of an unknown version"
-    details = (
-        f"it has {has}, but the server has {own.package_version}, a mismatch; run pip install "
-        f"flwr=={own.package_version} on the node's machine, and restart it"
-    )
-    code = ApiErrorCode.RUNTIME_VERSION_INCOMPATIBLE
-    return json.dumps(FlowerError(code, details, details).to_json("another version of Flower"))
-
-
 def replies_are_own(body: bytes) -> bool:
     """Return whether all replies in a request state the node that brings them as their sender."""
     try:
@@ -252,25 +208,12 @@ def replies_are_own(body: bytes) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class SignedRequest:
-    """The claims in the headers of a node's request.
+def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:
+    """Return the key that signed a node's request recently; None: no valid signature.
 
-    Attributes:
-        key: the node's public key.
-        signature: signature of `signed`.
-        signed: time of signing, in ISO 8601.
-        age: seconds since then, by this machine's clock.
+    It checks the headers as Flower's `superlink.routers.fleet.node_auth` does, but before the
+    request is read.
     """
-
-    key: EllipticCurvePublicKey
-    signature: bytes
-    signed: str
-    age: float
-
-
-def claim(headers: Mapping[str, str]) -> SignedRequest | None:
-    """Return the claims of a request; None if they are missing or unreadable."""
     try:
         key = bytes_to_public_key(b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True))
         signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
@@ -278,21 +221,7 @@ def claim(headers: Mapping[str, str]) -> SignedRequest | None:
         age = (now() - datetime.fromisoformat(signed)).total_seconds()
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    return (
-        SignedRequest(key, signature, signed, age)
-        if isinstance(key, EllipticCurvePublicKey)
-        else None
-    )
-
-
-def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:
-    """Return the key that signed a node's request recently; None: no valid signature.
-
-    It checks the headers as Flower's `superlink.routers.fleet.node_auth` does, but before the
-    request is read.
-    """
-    claimed = claim(headers)
-    if claimed is None or not EARLIEST < claimed.age < LATEST or not claimed.signed.isascii():
+    recent = EARLIEST < age < LATEST and signed.isascii()
+    if not recent or not isinstance(key, EllipticCurvePublicKey):
         return None
-    genuine = verify_signature(claimed.key, claimed.signed.encode("ascii"), claimed.signature)
-    return claimed.key if genuine else None
+    return key if verify_signature(key, signed.encode("ascii"), signature) else None

@@ -20,12 +20,10 @@ import threading
 import time
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
 
 import httpx
 
-from fedsim.federation.protocol import node_machine
 from fedsim.federation.protocol.flower_names import (
     ActivateNodeRequest,
     ActivateNodeResponse,
@@ -80,14 +78,14 @@ class FleetClient(FleetHttpClient):
                 waited += RETRY_INTERVAL
                 time.sleep(RETRY_INTERVAL)
             else:
-                self._heard()
+                self.quiet = 0.0
                 threading.Thread(target=self.watch, args=(SILENCE, end), daemon=True).start()
                 return answer
 
     def SendNodeHeartbeat(self, request: SendNodeHeartbeatRequest) -> SendNodeHeartbeatResponse:  # noqa: N802
         answer = super().SendNodeHeartbeat(request)
         if answer.success:
-            self._heard()
+            self.quiet = 0.0
         return answer
 
     def watch(self, silence: float, end: Callable[[str], object], interval: float = 1.0) -> None:
@@ -99,11 +97,6 @@ class FleetClient(FleetHttpClient):
             time.sleep(interval)
             self.quiet += interval
         end(f"the server has answered no heartbeat of this node for {silence:.0f} s")
-
-    def _heard(self) -> None:
-        self.quiet = 0.0
-        if path := os.environ.get(node_machine.HEARD):
-            Path(path).touch(0o600)
 
 
 def end(why: str) -> NoReturn:

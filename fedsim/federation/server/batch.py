@@ -23,14 +23,13 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of trials: the values that all its rounds share; ended: as in a `Request`."""
+    """A batch of trials: the values that all its rounds share."""
 
     plan: Plan
     challenge: Challenge
     nodes: Mapping[int, int]
     trials: range
     worlds: Bools
-    ended: str = ""
 
     @cached_property
     def colluders(self) -> frozenset[int]:
@@ -68,7 +67,7 @@ class Batch:
             record, replacement, client = chosen.record, chosen.replacement, chosen.client
         target = (-1 if record is None else record, -1 if replacement is None else replacement)
         first, count, noise = self.trials.start, len(self.trials), self.plan.noise_multiplier
-        return Request(round, first, count, noise, role, *target, client, *spent, self.ended)
+        return Request(round, first, count, noise, role, *target, client, *spent)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.server import acceptance, model_training
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.checkpoint import State
-from fedsim.federation.server.nodes import Auditors, connected, ended_runs
+from fedsim.federation.server.nodes import Auditors, connected
 from fedsim.federation.server.observing import BatchObservations
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.training import Training
@@ -53,8 +53,7 @@ class Campaign:
 
     def batch(self, trials: range) -> Batch:
         plan, worlds = self.plan, self.worlds[trials.start : trials.stop]
-        ended = ended_runs(self.directory)
-        return Batch(plan, self.challenge, self.nodes, trials, worlds, ended)
+        return Batch(plan, self.challenge, self.nodes, trials, worlds)
 
     def begin(self, trials: range) -> Attempt:
         return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)
@@ -92,8 +91,7 @@ def carry_out(
     left = [each for each in plan.batches if not directory.has(directory.batch_file(each.start))]
     first = None
     if left:
-        place = (1, left[0].start, len(left[0]), plan.noise_multiplier)
-        first = Request(*place, ended=ended_runs(directory))
+        first = Request(1, left[0].start, len(left[0]), plan.noise_multiplier)
     nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
     of_seed = challenge.worlds(config.run.seed, config.trials.count)
     directory.log_event(phase="training", rounds=plan.rounds)

@@ -13,7 +13,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
 from fedsim.federation.server.batch import Batch, Received, Round
 from fedsim.federation.server.checkpoint import State
-from fedsim.federation.server.nodes import connected, ended_runs
+from fedsim.federation.server.nodes import connected
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.training import Training
 from fedsim.game import challenge, federation
@@ -71,13 +71,13 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     config, state, once = plan.config, checkpoint.read_checkpoint(directory), range(1)
     if state is None:
         state = State(0, federation.initial_parameters(config.game, loaded, once).numpy())
-    done, nominal, ended = state.round, plan.noise_multiplier, ended_runs(directory)
+    done, nominal = state.round, plan.noise_multiplier
     repeated = (done, nominal) if config.federation.repeats_answers else None
     book = Ledger(config.scheme, directory, done=repeated)
-    first = Request(done + 1, 0, 1, nominal, ended=ended) if done < plan.rounds else None
+    first = Request(done + 1, 0, 1, nominal) if done < plan.rounds else None
     nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
     worlds = challenge.worlds(config.run.seed, 1)
-    batch = Batch(plan, plan.challenge(), nodes, once, worlds, ended)
+    batch = Batch(plan, plan.challenge(), nodes, once, worlds)
     attempt = book.begin(once, plan.rounds, nominal, first=done + 1)
     noise = TrainingNoise(plan)
     training = Training(grid, batch, attempt, directory.log_event, auditors, noise.observe)

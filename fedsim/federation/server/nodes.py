@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
@@ -25,9 +25,6 @@ DIGEST = f"{MessageType.QUERY}.data"
 
 REGISTERED = "nodes.json"
 """File of a run directory that names the node of each client's key, by partition."""
-
-ENDED = "ended.json"
-"""File of a run directory that names Flower's runs that had ended when this one was submitted."""
 
 POLL_INTERVAL = 0.5
 """Seconds between two requests for missing answers."""
@@ -153,11 +150,6 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
         return {int(partition): int(node) for partition, node in nodes.items()}
     except reading.DAMAGE as error:
         raise InputError(f"cannot read {REGISTERED} in '{directory.path}': {error}") from None
-
-
-def ended_runs(directory: RunDirectory) -> str:
-    """Return Flower's runs that had ended before, with commas between them; "" for none."""
-    return str(directory.read_json(ENDED, ("runs",))["runs"]) if directory.has(ENDED) else ""
 
 
 def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
@@ -334,31 +326,25 @@ def check_data(
     log_event: Callable[..., None] = lambda **_: None,
     first: Request | None = None,
 ) -> None:
-    """Compare the digest of every client's data, and have it reserve what the run plans.
-
-    One client is asked before the others. Of two runs that begin together it refuses the later
-    one, so that no other client is asked.
+    """Compare the digest of every client's data, and have each compare the plan with its budget.
 
     digest: the expected digest of a client; whether it covers the records is its second argument.
-    first: the first request of the run to a client; None: nothing is reserved.
+    first: the first request of the run to a client; None: nothing is planned.
     Raises InputError if data differ.
     Raises RuntimeError if a client refuses, or does not answer.
     """
     content = RecordDict({} if first is None else {messages.REQUEST: first.to_record()})
-    alone, *others = nodes
-    answers: dict[int, ConfigRecord] = {}
-    for asked in ([alone], others):
-        queries = [Message(content, nodes[client], DIGEST) for client in asked]
-        replies = grid.send_and_receive(queries, timeout=timeout) if queries else ()
-        digests = sort_out(replies, nodes, asked, _inspect_digest)
-        lost = [*dict.fromkeys(digests.failures.values())]
-        lost += [f"client {client} did not answer" for client in digests.missing]
-        if lost := [*lost, *digests.unsolicited]:
-            raise RuntimeError(f"the run did not begin: {'; '.join(lost)}")
-        answers |= {
-            client: reply.content.config_records[messages.DATA]
-            for client, reply in digests.accepted.items()
-        }
+    queries = [Message(content, node, DIGEST) for node in nodes.values()]
+    replies = grid.send_and_receive(queries, timeout=timeout)
+    digests = sort_out(replies, nodes, nodes, _inspect_digest)
+    lost = [*dict.fromkeys(digests.failures.values())]
+    lost += [f"client {client} did not answer" for client in digests.missing]
+    if lost := [*lost, *digests.unsolicited]:
+        raise RuntimeError(f"the run did not begin: {'; '.join(lost)}")
+    answers = {
+        client: reply.content.config_records[messages.DATA]
+        for client, reply in digests.accepted.items()
+    }
     differing = []
     for client, answer in answers.items():
         expected = digest(client, bool(answer["records"]))

@@ -14,7 +14,7 @@ from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.flower_command import FlowerError, Submission
-from fedsim.federation.server.nodes import ended_runs, registered_nodes
+from fedsim.federation.server.nodes import registered_nodes
 
 CAMPAIGN = {"privacy.noise-source": "system"}
 SYSTEM = CAMPAIGN | {"trials.count": 1}
@@ -98,9 +98,9 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(fedsim, tmp_path, mo
     status, out, _ = fedsim("deploy", "check", tmp_path / "kit", "--machine", "server", "--json")
     answer = json.loads(out)
     assert status == 1
-    assert answer["wrong"] == 2
+    assert answer["wrong"] == 3
     wrong = [one["what"] for one in answer["findings"] if one["state"] == "wrong"]
-    assert wrong == ["superlink", "proxy"]
+    assert wrong == ["connection", "connection", "nodes"]
     status, out, _ = fedsim("deploy", "check", tmp_path / "kit", "--machine", "server")
     assert status == 1
     assert "start.sh" in "".join(out.replace("│", "").split())
@@ -114,7 +114,7 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(fedsim, tmp_path, mo
         (
             CAMPAIGN,
             [],
-            "so many trainings on the same people would cost epsilon 8.85 at delta 0.005",
+            "the costs of so many trainings on the same people add up",
         ),
         (SYSTEM | DISTRIBUTED, [], "add federation.secure-aggregation=secagg+"),
         (SYSTEM | DISTRIBUTED, ["--experiment"], "with only a share of the noise"),
@@ -199,9 +199,7 @@ def test_a_submitted_run_that_has_not_begun_is_followed(fedsim, small, tmp_path,
     assert "following run 5, which has not ended; Ctrl-C stops it" in err
 
 
-def test_a_training_says_its_largest_epsilon_and_leaves_out_who_may_be_missing(
-    fedsim, small, tmp_path, monkeypatch
-):
+def test_a_training_leaves_out_who_may_be_missing(fedsim, small, tmp_path, monkeypatch):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 4, superlink_port=2)
     _registered(tmp_path / "kit")
     nodes = run.registered(tmp_path / "kit" / "server")
@@ -225,11 +223,8 @@ def test_a_training_says_its_largest_epsilon_and_leaves_out_who_may_be_missing(
     assert (status, "the key of client-3 is not registered" in err) == (2, True)
     status, _, err = fedsim(*command, "federation.tolerated-dropouts=1")
     assert (status, len(started)) == (1, 1)
-    said = " ".join(err.split())
-    assert "towards the server, more than the 2 towards the participant that the file" in said
     directory = RunDirectory.open(tmp_path / "run")
     assert registered_nodes(directory) == {0: 70, 1: 71, 2: 72}
-    assert ended_runs(directory) == "5,7"
 
 
 def test_a_run_with_a_key_that_is_not_the_registered_one_is_refused(fedsim, small, tmp_path):

@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fedsim.deployment import kit, run
+from fedsim.deployment import check, kit, run
 from fedsim.deployment import run as deployment
-from fedsim.deployment.checks import server as checks
 from fedsim.deployment.run import Registration
-from fedsim.federation.runs.run_directory import LAST_FILE, SUBMITTED, RunDirectory
+from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.server.nodes import REGISTERED, note_busy
@@ -33,8 +32,10 @@ def nodes(monkeypatch):
 
     for module in (deployment, flower_command):
         monkeypatch.setattr(module, "flwr", flwr)
-    asked = checks.services
-    monkeypatch.setattr(checks, "services", lambda *kit: iter(()) if listed else asked(*kit))
+    asked = check.server_connection
+    monkeypatch.setattr(
+        check, "server_connection", lambda checked: iter(()) if listed else asked(checked)
+    )
     return listed
 
 
@@ -66,12 +67,11 @@ def test_status_says_who_is_away_and_which_round_is_done(fedsim, tmp_path, nodes
     found = json.loads(out)
     assert (status, found["problems"], found["run"]["round"]) == (0, [], 4)
     assert [node["state"] for node in found["nodes"]] == ["connected", "connected"]
-    directory.write_json(SUBMITTED, {"run-id": "5"})  # its process was killed: none has the lock
+    failed = {"status": "finished:failed", "status-details": "Task failed with unknown error."}
+    monkeypatch.setattr(flower_command, "flwr", lambda *_: {"runs": [failed]})
     status, out, _ = fedsim("deploy", "status", server)
     assert f"{directory.path}: finished:failed, round 4 of 9" in out
     assert "the run's process on the server ended before the run" in out
-    with directory.lock():
-        assert "running, round 4 of 9" in fedsim("deploy", "status", server)[1]
     completed = {"status": "finished:completed", "status-details": "N/A"}
     monkeypatch.setattr(flower_command, "flwr", lambda *_: {"runs": [completed]})
     directory.write_json(LAST_FILE, {})
@@ -102,6 +102,6 @@ def test_status_says_what_ends_and_that_the_superlink_is_away(fedsim, tmp_path, 
     status, out, _ = fedsim("deploy", "status", server)
     assert (status, "certificate: 5 days left" in out) == (1, True)
     assert "wrong: the certificate expires in 5 days; run fedsim deploy renew KIT" in out
-    for part in ("superlink", "proxy"):
-        assert f"wrong: {part}: does not answer on port" in out
-    assert len(out.splitlines()) == 4
+    for part in ("SuperLink", "proxy"):
+        assert f"wrong: the {part} does not answer on port" in out
+    assert len(out.splitlines()) == 5

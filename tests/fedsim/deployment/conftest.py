@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import kit
-from fedsim.deployment.checks import machines
-from fedsim.deployment.checks.connection import WRONG
+from fedsim.deployment import check, kit
+from fedsim.deployment.check import WRONG
 
 
 @pytest.fixture
@@ -54,9 +53,7 @@ def found(written):
     """Return a function that gives what is wrong with a machine, by what was looked at."""
 
     def wrong(machine):
-        findings = [
-            one for one in machines.check_machines(written, machine) if one.machine == machine
-        ]
+        findings = [one for one in check.check_machines(written, machine) if one.machine == machine]
         return {one.what: one.message for one in findings if one.state == WRONG}
 
     return wrong

@@ -1,12 +1,10 @@
-"""A node answers each message: by its process, by another one, or by an error at once."""
+"""A node answers each message: by its process, or by an error at once."""
 
 import fcntl
 import os
 import signal
 import time
-from contextlib import suppress
 
-import httpx
 import pytest
 from flwr.app import Context, Message, RecordDict
 
@@ -21,9 +19,8 @@ from fedsim.federation.protocol import flower_private
 class Runtime:
     """A SuperNode with one task, and what it was answered."""
 
-    def __init__(self, claimed=True, error=None):
+    def __init__(self, claimed=True):
         self.claimed = claimed
-        self.error = error
         self.kept = 0
         self.answers: list[Message] = []
 
@@ -47,8 +44,6 @@ class Runtime:
     def keep(self, token):
         assert token == "token"
         self.kept += 1
-        if self.error:
-            raise self.error
         return self.claimed
 
     def answer(self, token, reply, context):
@@ -67,9 +62,8 @@ def _question():
 def asked(monkeypatch):
     """Return a function that asks this node a message, which an app answers."""
 
-    def ask(runtime, app, deadline=60, again=False):
+    def ask(runtime, app, deadline=60):
         monkeypatch.setattr(own_app, "own_app", lambda _: app)
-        monkeypatch.setattr(own_app, "repeats", lambda _: again)
         one = Answering(runtime, "token", deadline)
         one._question.exception(30)  # the message is there
         return one
@@ -110,32 +104,17 @@ def test_an_answer_and_its_state_come_from_the_process(tmp_path, monkeypatch, as
     assert context.node_config["own process"] != os.getpid()
 
 
-def test_a_process_that_dies_is_replaced_once_if_that_releases_nothing(tmp_path, caplog, asked):
-    def dies_once(message, context):
-        if not (tmp_path / "died").exists():
-            (tmp_path / "died").touch()
-            return _die(message, context)
-        return _reply(message, context)
-
-    runtime = Runtime()
-    _end(asked(runtime, dies_once, again=True), runtime)
-    (reply,) = runtime.answers
-    assert not reply.has_error()
-    assert "killed by signal 9 (SIGKILL); another process computes the same answer" in caplog.text
-
-
 def _leave(message, _):
     os._exit(0)
 
 
-@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize(
     ("app", "how"),
     [(_die, "was killed by signal 9 (SIGKILL)"), (_leave, "ended with status 0")],
 )
-def test_a_message_whose_process_ends_is_answered_with_an_error_at_once(app, how, again, asked):
+def test_a_message_whose_process_ends_is_answered_with_an_error_at_once(app, how, asked):
     runtime, begun = Runtime(), time.monotonic()
-    _end(asked(runtime, app, again=again), runtime)
+    _end(asked(runtime, app), runtime)
     assert time.monotonic() - begun < 15
     (reply,) = runtime.answers
     assert reply.error.code in flower_private.GONE
@@ -147,7 +126,7 @@ def test_an_error_of_the_app_leaves_in_flowers_form(asked):
         raise InputError("too many rounds")
 
     runtime = Runtime()
-    _end(asked(runtime, refuse, again=True), runtime)
+    _end(asked(runtime, refuse), runtime)
     (reply,) = runtime.answers
     assert reply.error.reason == "<class 'adversaries.errors.InputError'>:<'too many rounds'>"
 
@@ -198,23 +177,6 @@ def test_a_message_that_was_given_up_is_not_answered(asked):
     assert one._answer is not None
     one._answer.process.join(10)
     assert one._answer.process.exitcode == -signal.SIGKILL
-
-
-def test_the_log_says_how_long_a_process_is_busy(monkeypatch, caplog, asked):
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    runtime = Runtime(error=httpx.ConnectError("nobody listens"))
-    one = asked(runtime, _sleep, 3600)
-    try:
-        for _ in range(500):
-            now += 1
-            with suppress(httpx.TransportError):
-                assert one.goes_on(runtime)
-    finally:
-        one.kill()
-    said = [record.getMessage() for record in caplog.records if "has been" in record.getMessage()]
-    assert [line.split(" for ")[1] for line in said] == ["61 s", "123 s", "247 s", "495 s"]
-    assert 45 <= runtime.kept <= 50  # every ten seconds, not at every look
 
 
 class Supervised:

@@ -1,10 +1,8 @@
-"""Logs are kept short, and say what went wrong last."""
+"""Logs are kept short, and one line tells one thing."""
 
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-
-import pytest
 
 from fedsim.deployment import logs
 
@@ -32,44 +30,6 @@ def test_a_log_that_cannot_be_copied_stays_as_it_is_and_keeps_no_other_from_it(
     assert (tmp_path / "proxy.log").read_text() == "a long log\n"
     assert (tmp_path / "superlink.log").read_text() == ""
     assert "cannot shorten proxy.log" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("log", "said"),
-    [
-        (
-            "\x1b[91mERROR \x1b[0m: Exit Code: 305\n[code: 2004] Failed to activate.\nINFO: over\n",
-            "[code: 2004] Failed to activate.",
-        ),
-        ("\x1b[92mINFO \x1b[0m: SuperNode terminated gracefully.\n", "terminated gracefully."),
-        (
-            "ERROR: Exit Code: 606\nit has Flower 1.42.0, a mismatch: pip\nUpgrade\n",
-            "it has Flower 1.42.0, a mismatch: pip",
-        ),
-        ("Traceback:\nOSError: no\x07 port\n", "OSError: no port"),
-        ("INFO: all is well\n", ""),
-        (
-            "OSError: no port\nERROR : [/v1/runtime/send-task-heartbeat][ApiError:1008] Runtime "
-            "task-token authentication failed.\n",
-            "OSError: no port",
-        ),
-        (
-            "[code: 2004] Failed.\nERROR : [/v1/runtime/acquire-task][ApiError:1008] SuperExec "
-            "authentication failed for /flwr.proto.Runtime/AcquireTask.\n"
-            "ERROR the SuperNode ended with status 1; it starts again in 5 s\n",
-            "[code: 2004] Failed.",
-        ),
-        (
-            "ERROR :     Exit Code: 305\nFailed to connect.\n[SSL: WRONG_VERSION_NUMBER] wrong\n",
-            "[SSL: WRONG_VERSION_NUMBER] wrong",
-        ),
-    ],
-)
-def test_the_last_complaint_of_a_log(tmp_path, log, said):
-    (tmp_path / "a.log").write_text(log)
-    assert logs.complaint(tmp_path / "a.log").endswith(said)
-    assert bool(logs.complaint(tmp_path / "a.log")) == bool(said)
-    assert logs.complaint(tmp_path / "none.log") == ""
 
 
 def test_a_line_tells_when_where_how_grave_and_what(capfd):

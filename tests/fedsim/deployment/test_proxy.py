@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from contextlib import suppress
 from datetime import timedelta
-from importlib.metadata import version
 from types import SimpleNamespace
 from urllib.parse import unquote
 
@@ -14,12 +13,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata
 from flwr.proto.node_pb2 import Node
-from flwr.supercore.runtime_version_compatibility import (
-    get_runtime_version_incompatibility_exit_message,
-)
 from flwr.supernode import node_auth_http_interceptor
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-from packaging.version import Version
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
@@ -121,21 +116,6 @@ def test_a_request_and_its_answer_pass_unchanged(ask, seen):
     status, headers, answer = ask("/v1/fleet/pull-messages", body=body, x_question="why")
     assert (status, headers["x-answer"], answer) == (418, "why", body[::-1])
     assert seen == ["/v1/fleet/pull-messages"]
-
-
-def test_a_node_with_another_flower_is_told_both_versions(ask, seen, caplog):
-    """As by the answer of a server that minds, of which a SuperNode ends."""
-    own = Version(version("flwr"))
-    told = {"flwr_package_name": "flwr", "flwr_component_name": "SuperNode"}
-    newer = f"{own.major}.{own.minor + 1}.0"
-    status, _, answer = ask("/v1/fleet/activate-node", flwr_package_version=newer, **told)
-    ending = get_runtime_version_incompatibility_exit_message(answer.decode())
-    assert (status, seen) == (412, [])
-    assert ending is not None
-    assert f"it has Flower {newer}, but the server has {own}" in ending.splitlines()[1]
-    assert f"it has Flower {newer}, but the server has {own}" in caplog.text
-    patched = f"{own.major}.{own.minor}.99"
-    assert ask("/v1/fleet/activate-node", flwr_package_version=patched, **told)[0] == 418
 
 
 @pytest.mark.parametrize(
@@ -245,7 +225,7 @@ def test_connections_are_limited(tmp_path):
     assert config.limit_concurrency == proxy.CONNECTIONS
 
 
-def test_what_is_refused_is_logged_with_whose_it_says_it_is(ask, keys, caplog, monkeypatch):
+def test_what_is_refused_is_logged_with_whose_it_is(ask, keys, caplog):
     ask("/v1/control/\x1b[31mlist-runs")
     assert caplog.messages == [
         r"?: POST '/v1/control/\x1b[31mlist-runs' of an unknown sender: only the Fleet API"
@@ -254,12 +234,10 @@ def test_what_is_refused_is_logged_with_whose_it_says_it_is(ask, keys, caplog, m
     caplog.clear()
     pair = certificates.node_key()
     ask("/v1/fleet/pull-messages", **_signed_by(pair))
-    assert "of a key that is not in keys/: the SuperLink refuses it" in caplog.text
+    assert "of an unknown sender: the SuperLink refuses it" in caplog.text
     (keys / "client-0.pub").write_bytes(pair.public)
-    real = node_auth_http_interceptor.now
-    monkeypatch.setattr(node_auth_http_interceptor, "now", lambda: real() + timedelta(seconds=10))
     ask("/v1/fleet/pull-messages", **_signed_by(pair))
-    assert "of client-0, whose clock is 10 s ahead: the SuperLink refuses it" in caplog.text
+    assert "of client-0: the SuperLink refuses it" in caplog.text
 
 
 def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path):

@@ -1,12 +1,10 @@
 """A service's parent sees every process that ends, starts it again, and takes all along."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -79,8 +77,7 @@ def running(tmp_path):
 def test_a_part_that_is_killed_starts_again_with_those_after_it(running, killed, again):
     running.seen[killed].kill()
     name = ["the SuperLink", "flower-superexec"][killed]
-    _until(lambda: name in supervision.missing(running.place, "superlink"))
-    _until(lambda: not supervision.missing(running.place, "superlink"))
+    _until(running.said)
     before, running.seen = running.seen, running.parts()
     assert len({*running.seen} - {*before}) == again
     assert running.said() == [f"{name} was killed by signal 9 (SIGKILL); it starts again in 0.2 s"]
@@ -91,7 +88,6 @@ def test_the_parts_end_with_their_parent(running, number):
     running.process.send_signal(number)
     assert running.process.wait(20) == (0 if number == signal.SIGTERM else -9)
     _until(lambda: not any(map(_lives, running.seen)))
-    assert supervision.missing(running.place, "superlink") == ["superlink"]
 
 
 def test_a_part_that_cannot_start_is_tried_again(monkeypatch, caplog):
@@ -106,20 +102,3 @@ def test_a_part_that_cannot_start_is_tried_again(monkeypatch, caplog):
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert "the SuperNode cannot start ([Errno 2] No such file" in caplog.text
-
-
-def test_a_service_of_another_folder_is_another(running, tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    assert supervision.missing(other, "superlink") == ["superlink"]
-    assert supervision.missing(running.place, "proxy") == ["proxy"]
-    assert supervision.missing(Path(os.path.relpath(running.place)), "superlink") == []
-
-
-def test_every_part_of_a_service_is_a_program_that_the_kit_starts():
-    source = Path(supervision.__file__).parent
-    text = "".join((source / name).read_text("utf-8") for name in ("run.py", "supernode.py"))
-    for parts in supervision.PARTS.values():
-        for name, word in parts.items():
-            assert re.search(rf'Part\(\s*"{name}"', text)
-            assert word in text

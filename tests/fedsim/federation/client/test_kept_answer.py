@@ -8,9 +8,8 @@ import pytest
 from hostile import FILES, Case, contexts
 
 from fedsim import client_app
-from fedsim.deployment import own_app
 from fedsim.federation.client import admission, client_ledger, kept_answer, training_node
-from fedsim.federation.protocol import flower_private, messages
+from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
 
 ROWS = FILES["ward-7/patients.csv"]
@@ -35,17 +34,6 @@ def _asked_of(node, machine, limit, **case):
     context, message = contexts(Case("", node=own, **case), name, machine, ROWS)
     context.node_id = 100 + node
     return messages.only(client_app.app(message, context).content.array_records[messages.REPLY])
-
-
-@pytest.mark.parametrize(("consent", "repeats"), [("central", True), ("experiment", False)])
-def test_only_a_kept_answer_may_be_computed_by_a_second_process(consent, repeats, tmp_path):
-    case = Case("", node={**NODE, "consent": consent})
-    context, message = contexts(case, "patients.csv", tmp_path, ROWS)
-    question = own_app.Question(message, context, flower_private.empty_run(1))
-    assert own_app.repeats(question) is repeats
-    for key in ("consent", "epsilon-limit", "state-path", "data-path"):
-        context.node_config.pop(key, None)
-    assert not own_app.repeats(question)  # of a node without terms, such as an auditor's
 
 
 def test_the_entry_of_another_node_is_not_its_own(tmp_path):

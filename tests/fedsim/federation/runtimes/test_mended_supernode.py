@@ -24,7 +24,6 @@ from flwr.supernode.nodestate import NodeStateFactory
 
 from fedsim.deployment import kit
 from fedsim.deployment.supernode import SUPERNODE, _supernode
-from fedsim.federation.protocol import node_machine
 from fedsim.federation.protocol.flower_private import assign_message_id, become_task
 from fedsim.federation.runtimes import flower_command, mended_supernode
 from fedsim.federation.runtimes.mended_supernode import FleetClient, mend
@@ -143,10 +142,8 @@ def test_a_supernode_whose_key_is_unknown_does_not_wait(connecting):
         connecting(Server(connected=3, registered=False))
 
 
-def test_a_supernode_ends_once_the_server_has_not_heard_it(tmp_path, monkeypatch):
+def test_a_supernode_ends_once_the_server_has_not_heard_it(monkeypatch):
     answers = iter([True] * 3)
-    heard = tmp_path / "heard"
-    monkeypatch.setenv(node_machine.HEARD, f"{heard}")
 
     def beat(*_):
         return SendNodeHeartbeatResponse(success=next(answers, False))
@@ -163,7 +160,6 @@ def test_a_supernode_ends_once_the_server_has_not_heard_it(tmp_path, monkeypatch
     client.watch(2, ended.append)
     assert quiet == [0, 0, 0, 1]  # each look counts one second
     assert ended == ["the server has answered no heartbeat of this node for 2 s"]
-    assert heard.stat().st_mode & 0o077 == 0
 
 
 class Failing(BaseHTTPRequestHandler):
@@ -199,7 +195,6 @@ def test_a_supernode_whose_server_fails_ends(tmp_path):
         (place / "settings.env").write_text(settings)
         threading.Thread(target=failing.serve_forever, daemon=True).start()
         command, own = _supernode(place), flower_command.environment(tmp_path / "flower")
-        own[node_machine.HEARD] = f"{place / 'state' / 'runtime' / 'heard'}"
         said = subprocess.run(
             command,
             env=own,

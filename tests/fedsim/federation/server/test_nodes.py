@@ -241,25 +241,6 @@ def test_an_auditor_whose_recording_fails_is_noted_with_the_reason(auditors, gri
     assert grid.sent.count((AUDITOR, MessageType.TRAIN)) == 1
 
 
-def test_one_client_reserves_before_the_others_are_asked(grid):
-    """Of two runs that begin together the later is refused by it, and asks nobody else."""
-    asked = dict(enumerate(CLIENT_NODES))
-    heard = []
-    really = grid.execute
-
-    def execute(message):
-        heard.append(message)
-        return really(message)
-
-    grid.execute = execute
-    first = Request(1, 0, 1, 1.0, ended="3,4")
-    grid.failing = {CLIENT_NODES[0]}
-    with pytest.raises(RuntimeError, match=r"^the run did not begin: client 0 failed: it failed$"):
-        nodes.check_data(grid, asked, lambda *_: "", 1.0, first=first)
-    assert [each.metadata.dst_node_id for each in heard] == CLIENT_NODES[:1]
-    assert Request.from_content(heard[0].content) == first
-
-
 def test_a_run_begins_without_as_many_clients_as_are_tolerated(grid, monkeypatch):
     monkeypatch.setattr(nodes, "LEAVING", 0.0)
     grid.gone = {CLIENT_NODES[1]}

@@ -7,14 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.deployment import certificates, kit, run
-from fedsim.deployment.checks import server as checks
-from fedsim.deployment.checks.connection import WRONG
+from fedsim.deployment import certificates, check, kit, run
+from fedsim.deployment.check import WRONG, Checked
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
-from fedsim.federation.runtimes import flower_command
-from fedsim.federation.runtimes.flower_command import FlowerError
-
-COMPLETED, FAILED = "finished:completed", "finished:failed"
+from fedsim.federation.runtimes.flower_command import COMPLETED, FlowerError
 
 CONNECTED, AWAY, NEVER = "connected", "away", "never connected"
 
@@ -41,19 +37,17 @@ class SubmittedRun:
     """The last submitted run.
 
     Attributes:
-        state: Flower's name of its state; "finished:failed" also for a run without its last file.
-        reason: why it failed; "" while it runs, and of a run that succeeded.
+        state: Flower's name of its state.
         round: last finished round; 0 before the first.
         rounds: number of planned rounds; 0 before the training begins.
-        batch: number of finished batches of trials; a training has one batch.
         busy: clients that have not answered for 20 seconds or more.
+        reason: why it failed; "" while it runs, and of a run that succeeded.
     """
 
     directory: str
     state: str
     round: int
     rounds: int
-    batch: int
     busy: tuple[Busy, ...] = ()
     reason: str = ""
 
@@ -69,28 +63,24 @@ class Status:
 
 
 def status(server: Path) -> Status:
-    """Return the status of a federation."""
+    """Return the status of a federation. Raises InputError if the folder's files are damaged."""
     laid_out = kit.read_kit(server)
     try:
-        end = certificates.end(server / "server.crt")
+        left = certificates.end(server / "server.crt") - datetime.now(UTC)
     except (OSError, ValueError) as error:
         raise InputError(f"server.crt cannot be read ({error}); copy it to '{server}'") from None
-    left = end - datetime.now(UTC)
     days = left / timedelta(days=1)
     problems = []
     if left < certificates.SOON:
         problems.append(f"the certificate expires in {days:.0f} days; run fedsim deploy renew KIT")
+    answering = check.server_connection(Checked("server", server, laid_out))
+    problems += [message for state, message in answering if state == WRONG]
     nodes: tuple[Node, ...] = ()
     last = None
-    services = [line for line in checks.services(server, laid_out) if line[1] == WRONG]
-    problems += [f"{what}: {message}" for what, _, message in services]
     try:
-        if not any(what == "superlink" for what, _, _ in services):
-            nodes = tuple(_nodes(server, laid_out.nodes))
-            last = _run(server)
+        nodes, last = tuple(_nodes(server, laid_out.nodes)), _run(server)
     except FlowerError as error:
-        reason = " ".join(str(error).split())
-        problems.append(f"the SuperLink does not answer ({reason}); run fedsim deploy check")
+        problems.append(" ".join(str(error).split()))
     problems += [
         f"{node.machine} is {node.state}; fedsim deploy check on its machine says why"
         for node in nodes
@@ -118,25 +108,20 @@ def _run(server: Path) -> SubmittedRun | None:
     """Return the last submitted run. Raises InputError and FlowerError."""
     if (last := run.last(server)) is None:
         return None
-    directory, id = last
+    path, id = last
     state, reason = run.submission(server, id).status()
-    finished = planned = batches = 0
+    finished, planned = 0, 0
     busy: tuple[Busy, ...] = ()
-    directory_of = RunDirectory(directory)
-    for event, _ in directory_of.events():
+    directory = RunDirectory(path)
+    for event, _ in directory.events():
         planned = event.get("rounds", planned)
         finished = event.get("round", finished)
-        batches += event.get("phase") == "batch"
         if "busy" in event or "phase" in event:
             seconds = round(time.time() - event["time"] + event.get("seconds", 0.0), 1)
             busy = tuple(Busy(f"client-{client}", seconds) for client in event.get("busy", ()))
-    if not directory_of.has(LAST_FILE):
-        if state == COMPLETED:
-            state, reason = FAILED, f"'{directory}' has no {LAST_FILE}; see logs/superlink.log"
-        elif not state.startswith("finished") and directory_of.ended(id):
-            state, reason = FAILED, flower_command.WITHOUT_REASON[0]  # Flower learns of it later
-    if not state.startswith("finished"):
+    if state == COMPLETED and not directory.has(LAST_FILE):
+        reason = f"'{path}' has no {LAST_FILE}; see logs/superlink.log"
+    elif state == COMPLETED or not state.startswith("finished"):
         reason = ""
-    else:
-        reason, busy = "" if state == COMPLETED else flower_command.reason(reason), ()
-    return SubmittedRun(str(directory), state, finished, planned, batches, busy, reason)
+    busy = () if state.startswith("finished") else busy
+    return SubmittedRun(str(path), state, finished, planned, busy, reason)

@@ -1,1 +1,0 @@
-"""Checks of a deployment: the files in a folder, the listening ports, the answers."""
