@@ -19,7 +19,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
-    from fedsim.federation.runtimes.places import Workers
+    from fedsim.federation.runtimes.workers import Workers
     from fedsim.federation.server.experiment import Trainer
     from fedsim.federation.server.plan import Plan
 
@@ -58,10 +58,10 @@ def check_batches(plan: "Plan", workers: "Workers | None") -> None:
         InputError: the batches cannot be charged in advance, or trained again.
     """
     if workers is not None:
-        from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
+        from fedsim.federation.runtimes import workers as elsewhere  # noqa: PLC0415
 
         federation = plan.config.federation
-        dispatch.check_chargeable(plan.config.privacy.noise_source, federation.tolerated_dropouts)
+        elsewhere.check_chargeable(plan.config.privacy.noise_source, federation.tolerated_dropouts)
 
 
 @contextmanager
@@ -76,8 +76,7 @@ def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trai
         yield None
         return
     from fedsim import worker  # noqa: PLC0415  (Flower)
-    from fedsim.federation.runtimes.dispatch import train_elsewhere  # noqa: PLC0415
-    from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
+    from fedsim.federation.runtimes.workers import opened, train_elsewhere  # noqa: PLC0415
 
     say = partial(console.print, highlight=False, markup=False)
     with opened(workers, say) as pool:
@@ -102,7 +101,7 @@ def prepare(
     Raises:
         InputError: the experiment is impossible.
     """
-    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
+    from fedsim.federation.runtimes.workers import processes  # noqa: PLC0415
     from fedsim.federation.server import plan  # noqa: PLC0415  (Flower takes a second)
 
     if simulated and not config.run.threads:

@@ -1,18 +1,16 @@
 """The worker of a campaign: it trains one batch of trials in its own in-process federation."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from fedsim import client_app
 from fedsim.common import device
 from fedsim.configuration import from_run_config
-from fedsim.federation.runtimes.dispatch import ONE_AT_A_TIME, BatchTask, Done, check_program
 from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.runtimes.workers import ONE_AT_A_TIME, BatchTask, Done, check_program
 from fedsim.federation.server import experiment
-from fedsim.federation.server.batch import Batch
-from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.training import Training
-from fedsim.game.challenge import Challenge
 
 
 def train_batch(task: BatchTask) -> Done:
@@ -23,14 +21,13 @@ def train_batch(task: BatchTask) -> Done:
     with ONE_AT_A_TIME:
         logging.getLogger("flwr").setLevel(logging.WARNING)
         config = from_run_config(task.run_config)
-        plan = Plan(config, task.noise_multiplier, task.rounds, (task.trials,))
         check_program(config.experiment, task.program)
+        plan = replace(task.batch.plan, config=config)
         loaded = plan.federation()
         if loaded.device.type == "cpu":
             device.single_threaded_kernels()
         grid = InProcessGrid(client_app.app, config.federation.clients, task.run_config)
-        chosen = Challenge(**task.challenge)
-        batch = Batch(plan, chosen, task.nodes, task.trials, task.worlds)
+        batch = replace(task.batch, plan=plan)
         events: list[dict[str, Any]] = []
 
         def note(**event: Any) -> None:

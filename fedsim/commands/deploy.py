@@ -365,7 +365,7 @@ def certificates(directory: Path, /, *, days: int = 365) -> Answer:
     """
     from fedsim.common import private_files  # noqa: PLC0415
     from fedsim.deployment.certificates import authority, server_certificate  # noqa: PLC0415
-    from fedsim.federation.runtimes.places import (  # noqa: PLC0415  (torch)
+    from fedsim.federation.runtimes.workers import (  # noqa: PLC0415  (torch)
         AUTHORITY,
         CERTIFICATE,
         KEY,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # slow to import
     from adversaries.arrays import Bools, Floats
     from fedsim.audits.results.report import Report
     from fedsim.commands.terminal import Terminal
-    from fedsim.federation.runtimes.places import Workers
+    from fedsim.federation.runtimes.workers import Workers
     from fedsim.federation.server.plan import Plan
     from fedsim.reports.document.blocks import Block
 

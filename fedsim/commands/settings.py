@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # torch, which takes a second
 
     from adversaries.attacks.membership_attacks import Attack, Score
     from fedsim.commands.terminal import Terminal
-    from fedsim.federation.runtimes.places import Address, Workers
+    from fedsim.federation.runtimes.workers import Address, Workers
 
     Given = Path | str | Config | Mapping[str, Any]
     Change = str | Mapping[str, Any]
@@ -126,7 +126,7 @@ def workers_of(
         raise InputError("--workers, --cluster and --simulation exclude each other; give only one")
     if cluster is None and workers is None:
         return None
-    from fedsim.federation.runtimes.places import Address, processes  # noqa: PLC0415  (torch)
+    from fedsim.federation.runtimes.workers import Address, processes  # noqa: PLC0415  (torch)
 
     if cluster is None:
         return processes(workers)

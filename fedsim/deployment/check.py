@@ -172,7 +172,7 @@ def _nodes(checked: Checked) -> Lines:
 
 
 def server_connection(checked: Checked) -> Lines:
-    """Check that the SuperLink answers, and that its proxy lets nodes through, and nobody else."""
+    """Check that the SuperLink answers, and that its proxy passes the Fleet API alone."""
     place, address = checked.place, checked.kit.address
     start = f"sh {place / 'start.sh'}"
     port = kit.port(place, "SUPERLINK_PORT")

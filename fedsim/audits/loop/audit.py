@@ -36,7 +36,7 @@ from fedsim.audits.results.view import View
 from fedsim.audits.steps.noise import NoiseSums
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.federation.runtimes import places
+from fedsim.federation.runtimes import workers as elsewhere
 from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -254,7 +254,7 @@ def audit_loop(
     with ExitStack() as processes:
         channels = [
             processes.enter_context(started(module, "loop", time_limit, order, log=log))
-            for _ in range(places.processes(workers))
+            for _ in range(elsewhere.processes(workers))
         ]
         loops = [channel.served(LoopTrials) for channel in channels]
         measured, claim = measure(loops, order, trials, claim, confidence, progress)

@@ -1,13 +1,12 @@
 """The rows of a run's ledger, and what they add up to for each client. Each release counts once.
 
-New noise makes a new release; the seed's noise repeats one, which counts once, unless the clients
-differ: then the difference of the two sums bares the clients of one of them. Such a round is
-refused before its sum is released; one in a ledger counts as without noise.
+New noise makes a new release. The seed's noise repeats one, which counts once, at the fewest shares
+that it had: such noise protects no record from a party that knows the seed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from fedsim.configuration.training import TrainingConfig
@@ -57,19 +56,6 @@ class LedgerRow:
         """The identity of the round; equal for a round that the seed repeats."""
         return self.batch, 0 if self.noise_source == "seed" else self.attempt, self.round
 
-    @property
-    def release(self) -> tuple[object, ...]:
-        """The identity of the release; equal for a round that is repeated with the same noise."""
-        present = self.present
-        if present is None and self.kind.participants == len(self.participants):
-            present = self.participants
-        return self.place, self.kind, self.participants, present
-
-    @property
-    def withdrawn(self) -> bool:
-        """Whether it takes the charge of its round back, since no client sent anything."""
-        return not self.participants and self.present == ()
-
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """Return a row of the file. Raises KeyError, TypeError or ValueError if it is malformed."""
@@ -92,34 +78,17 @@ def planned_kind(
     return Rounds(multiplier, 1, participation.rate, training.local_steps, shares)
 
 
-def planned_course(
-    training: TrainingConfig, participation: Participation, nominal: float, rounds: int
-) -> list[tuple[Rounds, frozenset[int]]]:
-    """Return the first planned rounds: the kind of each, and the accounts that it is charged to."""
-    return [
-        (
-            planned_kind(training, participation, nominal, round),
-            frozenset(participation.charged(round)),
-        )
-        for round in range(1, rounds + 1)
-    ]
-
-
-Entries = tuple[tuple[LedgerRow, Rounds], ...]
-"""The rows of one place that count, and the rounds that each adds."""
-
-
 @dataclass
 class Book:
     """What rows add up to: all trainings together, or each batch as one training.
 
     Attributes:
-        counted: what counts at each place.
+        counted: the row that counts at each place.
         attempts: number of the last attempt.
     """
 
     all_trials: bool = False
-    counted: dict[Place, Entries] = field(default_factory=dict)
+    counted: dict[Place, LedgerRow] = field(default_factory=dict)
     attempts: int = 0
     _counts: dict[int, Counts] = field(default_factory=dict)
 
@@ -132,63 +101,41 @@ class Book:
 
     def add(self, row: LedgerRow) -> None:
         self.attempts = max(self.attempts, row.attempt)
-        for clients, kind, count in self._changes(row):
-            for client in clients:
+        for changed, count in self._changes(row):
+            for client in changed.participants:
                 counts = self._counts.setdefault(client, Counter())
-                counts[kind] += count
-                if not counts[kind]:
-                    del counts[kind]
-        self.counted[row.place] = self._after(row)
+                counts[changed.kind] += count
+                if not counts[changed.kind]:
+                    del counts[changed.kind]
+        self.counted[row.place] = self._at_its_place(row)
 
-    def spent(self, client: int) -> Counts:
-        """Return the rounds of a client so far."""
-        return Counter(self._counts.get(client, Counter()))
-
-    def after(self, row: LedgerRow) -> Callable[[int], Counts]:
-        """Return a function that gives the rounds of a client, with one more row."""
-        changes = [(frozenset(each), kind, count) for each, kind, count in self._changes(row)]
-
-        def of(client: int) -> Counts:
-            counts = self.spent(client)
-            for clients, kind, count in changes:
-                counts[kind] += count * (client in clients)
-            return +counts
-
-        return of
-
-    def clashes(self, row: LedgerRow) -> bool:
-        """Return whether a row repeats the noise of a settled round with another release."""
-        settled = [old for old, _ in self.counted.get(row.place, ()) if not old.provisional]
-        repeats = row.noise_source == "seed" and not row.provisional and bool(settled)
-        return repeats and row.release not in [old.release for old in settled]
+    def spent(self, client: int, more: LedgerRow | None = None) -> Counts:
+        """Return the rounds of a client so far, or with one more row."""
+        counts = Counter(self._counts.get(client, Counter()))
+        for changed, count in () if more is None else self._changes(more):
+            counts[changed.kind] += count * (client in changed.participants)
+        return +counts
 
     @property
     def most(self) -> int:
         """The largest number of rounds of a client."""
         return max((counts.total() for counts in self._counts.values()), default=0)
 
-    def _after(self, row: LedgerRow) -> Entries:
-        """Return what counts at the place of a row once the row is added."""
-        entries = self.counted.get(row.place, ())
-        if row.withdrawn:
-            return ()
-        if row.provisional:
-            return entries or ((row, row.kind),)
-        settled = tuple(each for each in entries if not each[0].provisional)
-        if row.release in [old.release for old, _ in settled]:
-            return settled
-        clear = replace(row.kind, noise_multiplier=0.0)
-        return (*settled, (row, clear if self.clashes(row) else row.kind))
+    def _at_its_place(self, row: LedgerRow) -> LedgerRow:
+        """Return which row counts at the place of another once that is added."""
+        old = self.counted.get(row.place)
+        if old is None or (old.provisional and not row.provisional):
+            return row
+        fewer = (row.kind.participants or 0) < (old.kind.participants or 0)
+        return row if fewer and not row.provisional else old
 
-    def _changes(self, row: LedgerRow) -> list[tuple[tuple[int, ...], Rounds, int]]:
-        """Return clients, kind and number of the rounds that a row adds, or takes back."""
-        before, after = self.counted.get(row.place, ()), self._after(row)
-        if before == after:
-            return []
+    def _changes(self, row: LedgerRow) -> list[tuple[LedgerRow, int]]:
+        """Return the rows that count from now on, or no more, each with how often."""
+        old, new = self.counted.get(row.place), self._at_its_place(row)
         trials = row.trials if self.all_trials else 1
-        return [(old.participants, kind, -trials) for old, kind in before] + [
-            (new.participants, kind, trials) for new, kind in after
-        ]
+        if old is new:
+            return []
+        return [(new, trials)] if old is None else [(old, -trials), (new, trials)]
 
 
 def by_batch(rows: Iterable[LedgerRow]) -> dict[int, Book]:

@@ -3,15 +3,71 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from adversaries.errors import InputError
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.book import Book, LedgerRow, planned_course, planned_kind
-from fedsim.game.mechanisms.privacy import adds_up, epsilon_of, times
+from fedsim.federation.runs.book import Book, planned_kind
+from fedsim.game.mechanisms.privacy import Counts, adds_up, epsilon_of, times, within
 from fedsim.privacy.releases import Rounds
+
+Course = Sequence[Rounds | None]
+"""The planned rounds of a client; None for one that it does not join."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Trainings still to run, beside what each client has spent."""
+
+    scheme: Scheme
+    trainings: int
+    clients: Sequence[tuple[Counts, Course]]
+
+    def after(self, rounds: int) -> list[Counts]:
+        """Return the final rounds of every client; equal accounts appear once."""
+        alike = {(frozenset(spent.items()), id(course)): 0 for spent, course in self.clients}
+        final = []
+        for spent, course in self.clients:
+            if alike.pop((frozenset(spent.items()), id(course)), None) is not None:
+                own = Counter(kind for kind in course[:rounds] if kind is not None)
+                final.append(spent + times(own, self.trainings))
+        return final
+
+    def epsilon(self, rounds: int) -> float:
+        """Return the final epsilon of the worst client, at the configured vantage."""
+        vantage = self.scheme.federation.vantage
+        return max(epsilon_of(self.scheme, counts, vantage) for counts in self.after(rounds))
+
+    def affordable(self, most: int) -> int:
+        """Return the number of rounds that keep epsilon within privacy.stop-at."""
+        limit = self.scheme.privacy.stop_at
+
+        def affords(rounds: int) -> bool:
+            return all(within(self.scheme, counts, limit) for counts in self.after(rounds))
+
+        if affords(most):
+            return most
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if affords(middle) else (low, middle)
+        return low
+
+
+def courses(scheme: Scheme, nominal: float, rounds: int) -> list[Course]:
+    """Return the first planned rounds of every account; the same object for equal ones."""
+    training, participation = scheme.training, scheme.participation
+    accounts, numbers = participation.accounts, range(1, rounds + 1)
+    if not participation.varying:
+        return [[planned_kind(training, participation, nominal)] * rounds] * len(accounts)
+    kinds = [planned_kind(training, participation, nominal, number) for number in numbers]
+    joining = [frozenset(participation.charged(number)) for number in numbers]
+    return [
+        [kind if client in who else None for kind, who in zip(kinds, joining, strict=True)]
+        for client in accounts
+    ]
 
 
 def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
@@ -20,66 +76,43 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     campaign: its directory is that of a run to continue, whose finished batches fix the number.
     done: rounds of the continued training that need not be run again.
     Raises InputError if the budget does not allow that, if interrupted attempts make the run exceed
-    its configured cost without privacy.stop-at, or if the ledger is damaged or of another source of
-    noise.
+    its configured cost without privacy.stop-at, or if the ledger is damaged.
     """
     config, directory, scheme = campaign.config, campaign.directory, campaign.config.scheme
     rows = [] if directory is None else ledger.verified(directory)
     if config.run.job == "training" and config.federation.repeats_answers:
         rows = ledger.kept(rows, done, nominal)
-    source = config.privacy.noise_source
-    if others := {row.noise_source for row in rows} - {source}:
-        raise InputError(
-            f"privacy.noise-source is '{source}', but rounds of this run had noise from "
-            f"'{min(others)}', and the two do not add up. Restore it in config.toml of the run "
-            "directory, or begin another run (run.out)."
-        )
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]
     fixed = rounds_of(directory, finished[0]) if directory and finished else None
     rounds = fixed or config.training.rounds
-    kind = planned_kind(config.training, config.participation, nominal)
-    for ahead in _ahead(scheme, kind, rows, left, rounds, done):
-        if config.privacy.stop_at:
-            most = done + affordable(scheme, kind, rounds - done, ahead)
-            if most == 0 or (fixed is not None and most < fixed):
-                raise InputError(_too_dear(scheme, kind, fixed or 1, ahead))
-            rounds = most
-        elif directory and adds_up(source):
-            _check_planned(scheme, kind, ahead, rounds - done)
+    if not left:
+        return rounds
+    ahead = [course[done:] for course in courses(scheme, nominal, rounds)]
+    if not scheme.participation.varying:
+        ahead = [ahead[0]] * len(ahead)
+    if adds_up(scheme.privacy.noise_source):
+        book, trainings = Book.of(rows, all_trials=True), sum(map(len, left))
+    else:
+        book, trainings = Book(), 1  # a new attempt repeats what earlier ones released
+    spent = [book.spent(client) for client in scheme.participation.accounts]
+    work = Ahead(scheme, trainings, list(zip(spent, ahead, strict=True)))
+    if config.privacy.stop_at:
+        most = done + work.affordable(rounds - done)
+        if most == 0 or (fixed is not None and most < fixed):
+            raise InputError(_too_dear(work, nominal, fixed or 1))
+        return most
+    if directory and adds_up(scheme.privacy.noise_source):
+        _check_planned(work, nominal, rounds - done)
     return rounds
 
 
-def _ahead(
-    scheme: Scheme,
-    kind: Rounds,
-    rows: Sequence[LedgerRow],
-    left: Sequence[range],
-    rounds: int,
-    done: int,
-) -> list[Ahead]:
-    """Return the remaining work: all trainings together; with the seed's noise, one of them."""
-    participation = scheme.participation
-    clients = participation.accounts
-    if not left:
-        return []
-    if adds_up(scheme.privacy.noise_source):
-        book = Book.of(rows, all_trials=True)
-        return [Ahead(sum(map(len, left)), [book.spent(client) for client in clients])]
-    # A new attempt repeats the seed's noise, and so what earlier ones released.
-    courses: list[list[Rounds | None]] = []
-    if participation.varying:
-        planned = planned_course(scheme.training, participation, kind.noise_multiplier, rounds)
-        planned = planned[done:]
-        courses = [[of if client in who else None for of, who in planned] for client in clients]
-    return [Ahead(1, [Counter() for _ in clients], courses)]
-
-
-def _check_planned(scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int) -> None:
+def _check_planned(ahead: Ahead, nominal: float, rounds: int) -> None:
     """Raise InputError if a run would cost more than its configuration plans."""
-    vantage = scheme.federation.vantage
+    scheme, vantage = ahead.scheme, ahead.scheme.federation.vantage
+    kind = planned_kind(scheme.training, scheme.participation, nominal)
     whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
-    target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(scheme, kind, rounds)
+    target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(rounds)
     if final > target * (1 + 1e-9):
         enough = f"{math.ceil(final * 1000) / 1000:g}"
         raise InputError(
@@ -91,17 +124,15 @@ def _check_planned(scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int) -> N
         )
 
 
-def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
+def _too_dear(ahead: Ahead, nominal: float, needed: int) -> str:
     """Return a message with the spent epsilon, the least cost to continue, and the remedy."""
-    vantage, stop_at = scheme.federation.vantage, scheme.privacy.stop_at
-    before, after = (ahead.epsilon(scheme, kind, rounds) for rounds in (0, needed))
+    privacy, vantage = ahead.scheme.privacy, ahead.scheme.federation.vantage
+    before, after = ahead.epsilon(0), ahead.epsilon(needed)
     rounds = "one round" if needed == 1 else f"{needed} rounds (as in the finished trials)"
-    left = "remaining " * any(ahead.spent)
-    together = f" of each of the {ahead.trainings} {left}trials" * (ahead.trainings > 1)
-    spent = f" beside the epsilon {before:.4g} that is spent" * any(ahead.spent)
-    fewer = ", or run fewer trials" * (ahead.trainings > 1 and not any(ahead.spent))
+    trials = f" of each of the {ahead.trainings} trials to come" * (ahead.trainings > 1)
     return (
-        f"privacy.stop-at is {stop_at:g}, but {rounds}{together} would cost epsilon {after:.4g} at "
-        f"delta {scheme.privacy.delta:g} towards the {vantage.value}{spent}; raise "
-        f"privacy.stop-at, add noise (the noise multiplier is {kind.noise_multiplier:.4g}){fewer}"
+        f"privacy.stop-at is {privacy.stop_at:g}, but {rounds}{trials} would cost epsilon "
+        f"{after:.4g} at delta {privacy.delta:g} towards the {vantage.value}, of which "
+        f"{before:.4g} is spent; raise privacy.stop-at, add noise (the noise multiplier is "
+        f"{nominal:.4g}), or begin with fewer trials"
     )

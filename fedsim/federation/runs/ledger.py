@@ -33,10 +33,6 @@ class BudgetExceededError(RuntimeError):
     """A round would exceed `privacy.stop-at`, so it was refused before anything of it left."""
 
 
-class OtherClientsError(RuntimeError):
-    """A round repeats the noise of an earlier attempt over other clients; its sum is withheld."""
-
-
 class Ledger:
     """The ledger of a running experiment. Raises InputError if the file is damaged.
 
@@ -98,7 +94,7 @@ class Attempt:
     ) -> None:
         self._ledger, scheme = ledger, ledger.scheme
         self._scheme, own = scheme, ledger.books[trials.start]
-        self._own, self._adds_up = own, adds_up(scheme.privacy.noise_source)
+        self._adds_up = adds_up(scheme.privacy.noise_source)
         self._limited = ledger.everything if self._adds_up else own
         self._provisional = scheme.federation.tolerated_dropouts > 0
         accounts = tuple(scheme.participation.accounts)
@@ -133,14 +129,8 @@ class Attempt:
         """Enter a round before it leaves. Raises BudgetExceededError, with nothing entered."""
         self._enter(self._asked(round, tuple(sorted(participants))))
 
-    def withdraw(self, round: int) -> None:
-        """Take back the charge of the last round, which no client answered."""
-        if self._adds_up:  # the seed's round may be one that an earlier attempt released
-            row = replace(self._template, round=round, participants=(), shares=1, present=())
-            self._ledger.append(row)
-
     def settle(self, round: int, present: Iterable[int]) -> None:
-        """Enter the actual noise of a round. Raises OtherClientsError, with nothing entered."""
+        """Enter the actual noise of a round. Raises BudgetExceededError, with nothing entered."""
         if not self._provisional:
             return
         answered = tuple(sorted(present))
@@ -152,13 +142,6 @@ class Attempt:
             shares=max(1, len(answered)),
             present=answered,
         )
-        if self._own.clashes(row):
-            raise OtherClientsError(
-                f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
-                "over other clients than an earlier attempt. The difference of the two sums has no "
-                "noise, so this sum is not released. Begin another run (run.out), or use "
-                'privacy.noise-source = "system".'
-            )
         self._enter(row)
 
     def _asked(self, round: int, participants: tuple[int, ...]) -> LedgerRow:
@@ -172,9 +155,9 @@ class Attempt:
         )
 
     def _enter(self, row: LedgerRow) -> None:
-        epsilons, after = [], self._limited.after(row)
+        epsilons = []
         for client in self._honest:
-            counts = after(client)
+            counts = self._limited.spent(client, row)
             epsilons.append(self._running(counts, self._total[client]))
             self._check(row, client, counts, epsilons[-1])
         self._ledger.append(row)

@@ -102,7 +102,7 @@ def read(directory: RunDirectory) -> Arrays:
         trials, rounds = arrays["log_odds"].shape
         _, evaluated = arrays["accuracies"].shape
     campaign = Batches(config, directory)
-    campaign.check_transcript(FILE, mark, trials)
+    campaign.check(FILE, mark, range(trials))
     with directory.reading(FILE):
         if not rounds or trials not in {batch.stop for batch in campaign.ranges()}:
             raise ValueError(f"its 'log_odds' has {trials} trials and {rounds} rounds")

@@ -15,11 +15,12 @@ import numpy as np
 from adversaries.arrays import Floats
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.book import Book, LedgerRow, by_batch, planned_course
+from fedsim.federation.runs.book import Book, LedgerRow, by_batch
+from fedsim.federation.runs.budget import Course, courses
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, described, epsilon_of
-from fedsim.privacy.releases import Releases, Rounds
+from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
 EPSILON = "epsilon_spent"
@@ -75,20 +76,18 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Floats:
     Returns: float64 [accounts, vantages, k], with one account for each client, or one for all that
     are sampled, and vantages in the order of `Vantage`. Infinite without noise.
     """
+    accounts = scheme.participation.accounts
     if rows:
-        last, earlier = _last_attempt(scheme, rows)
+        ahead, earlier = _last_attempt(scheme, rows)
     else:
-        rounds = scheme.training.rounds
-        last = planned_course(scheme.training, scheme.participation, nominal, rounds)
-        earlier = {}
+        ahead, earlier = courses(scheme, nominal, scheme.training.rounds), {}
     histories: dict[Any, list[list[float]]] = {}
     curves = []
-    for client in scheme.participation.accounts:
-        kinds = tuple(kind if client in taking_part else None for kind, taking_part in last)
+    for client, course in zip(accounts, ahead, strict=True):
         before = earlier.get(client, Counter())
-        history = frozenset(before.items()), kinds
+        history = frozenset(before.items()), tuple(course)
         if history not in histories:
-            histories[history] = _history(scheme, before, kinds)
+            histories[history] = _history(scheme, before, course)
         curves.append(histories[history])
     spent = np.array(curves, dtype=np.float64)
     for vantage in HELPED:
@@ -112,7 +111,7 @@ def earlier_rounds(scheme: Scheme, rows: Sequence[LedgerRow]) -> int:
     return max((counts.total() for counts in earlier.values()), default=0)
 
 
-def _history(scheme: Scheme, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
+def _history(scheme: Scheme, before: Counts, kinds: Course) -> list[list[float]]:
     """Return one client's epsilon by vantage and round; kind None: a round without the client."""
     counts = Counter(before)
     total = counts + Counter(kind for kind in kinds if kind is not None)
@@ -145,19 +144,18 @@ def _worst(
 
 def _last_attempt(
     scheme: Scheme, rows: Sequence[LedgerRow]
-) -> tuple[list[tuple[Rounds, frozenset[int]]], dict[int, Counts]]:
-    """Return kind and clients of the worst batch's last rounds, and each client's before them."""
+) -> tuple[list[Course], dict[int, Counts]]:
+    """Return each account's last rounds in the worst batch, and its rounds before them."""
     books = by_batch(rows)
     batch, _ = _worst(scheme, rows, books)
     book = books[batch]
     last = [row for row in rows if (row.batch, row.attempt) == (batch, book.attempts)]
-    counted = {row.release: (row, kind) for each in book.counted.values() for row, kind in each}
-    kinds = [counted.get(row.release, (row, row.kind))[1] for row in last]
+    counted = [book.counted[row.place] for row in last]
     earlier: dict[int, Counts] = {}
-    for release in counted.keys() - {row.release for row in last}:
-        row, kind = counted[release]
+    for place in book.counted.keys() - {row.place for row in last}:
+        row = book.counted[place]
         for client in row.participants:
-            earlier.setdefault(client, Counter())[kind] += 1
-    return [
-        (kind, frozenset(row.participants)) for kind, row in zip(kinds, last, strict=True)
-    ], earlier
+            earlier.setdefault(client, Counter())[row.kind] += 1
+    joining = [(row.kind, frozenset(row.participants)) for row in counted]
+    accounts = scheme.participation.accounts
+    return [[kind if who in them else None for kind, them in joining] for who in accounts], earlier

@@ -15,7 +15,6 @@ from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
 from fedsim.configuration.federation import TOLERATED
 from fedsim.federation.protocol import forms, messages, secure_aggregation
-from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.forms import Form
 from fedsim.federation.protocol.replies import check_round, sort_out
 from fedsim.federation.protocol.secure_aggregation import SecureSum
@@ -87,21 +86,6 @@ def accept(
     for client, why in (*lost.items(), *((None, why) for why in replies.unsolicited)):
         log_event(dropped=client, of=what, reason=why)
     return replies.accepted
-
-
-def unanswered(batch: Batch, round: int, answers: Collection[Message], masked: bool) -> bool:
-    """Return whether all clients of a round said that they failed, so that nothing left them.
-
-    A client that is gone may have sent its answer too late for Flower to take it. Only a masked
-    sum then shows nothing.
-    """
-    said = {
-        answer.metadata.src_node_id
-        for answer in answers
-        if answer.has_error() and (masked or answer.error.code not in GONE)
-    }
-    asked = {batch.nodes[client] for client in batch.asked(round) if client in batch.nodes}
-    return all(answer.has_error() for answer in answers) and asked <= said
 
 
 def _without(batch: Batch, lost: Collection[int]) -> str:

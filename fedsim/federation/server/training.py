@@ -103,7 +103,7 @@ class Training:
         return Round(number, state.model, norms, told, integers)
 
     def _collect(self, round: Round, state: State) -> tuple[Received, SecureSum | None]:
-        """Send a round, and return the valid replies; a round that no client answered is free."""
+        """Send a round, and return the valid replies."""
         batch, number = self.batch, round.number
         sensitivities = round.sensitivities if round.told else None
         outgoing = Outgoing(batch, state, self._spent, sensitivities)
@@ -123,13 +123,7 @@ class Training:
         answers = self._ask(requests)
         if secure is not None:
             answers += secure.failed.values()
-        try:
-            received = acceptance.accept_round(batch, round, answers, secure, self.log_event)
-        except ClientFailedError:
-            masked = secure is not None
-            if self.attempt and acceptance.unanswered(batch, number, answers, masked):
-                self.attempt.withdraw(number)
-            raise
+        received = acceptance.accept_round(batch, round, answers, secure, self.log_event)
         self._count(received.replies.values())
         return received, secure
 

@@ -10,7 +10,7 @@ import pytest
         (["--workers", "2", "--cluster", "127.0.0.1:8786"], "exclude each other"),
         (["--insecure"], "--cluster-tls and --insecure need --cluster"),
         (["--cluster", "10.0.0.5:8786"], "10.0.0.5 is another machine"),
-        (["--workers", "2", "privacy.noise-source=system"], "cannot be drawn again"),
+        (["--workers", "2", "privacy.noise-source=system"], "leave out --workers"),
     ],
 )
 def test_what_cannot_be_trained_elsewhere_is_refused_in_one_line(

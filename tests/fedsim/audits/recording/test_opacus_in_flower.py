@@ -18,8 +18,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.steps.checks import epsilon
-from fedsim.federation.runtimes import ports
-from fedsim.federation.runtimes.flower_command import environment, executable
+from fedsim.federation.runtimes.flower_command import environment, executable, listening
 from fedsim.federation.transcripts.reader import read_transcript
 
 pytestmark = [pytest.mark.flower, pytest.mark.slow]
@@ -126,7 +125,7 @@ def _deployed(folder, own):
             )
             stack.callback(process.wait)
             stack.callback(process.kill)
-            while not ports.listening(host, int(port), 1.0):
+            while not listening(host, int(port), 1.0):
                 assert process.poll() is None, (folder / "flower.log").read_text()
                 time.sleep(0.2)
         yield "here"

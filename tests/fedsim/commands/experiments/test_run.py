@@ -397,7 +397,7 @@ def test_a_batch_that_was_deleted_has_spent_its_budget(runtime, fedsim, experime
         "run", tmp_path / "run", *(["--simulation"] if runtime == "simulation" else [])
     )
     assert status == 2
-    assert "the epsilon 2.197 that is spent" in err
+    assert "of which 2.197 is spent" in err
     assert len(err.strip().splitlines()) == 1
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == ledger
 

@@ -1,6 +1,5 @@
 """Changed configurations and files of a run: what is kept, and what is refused."""
 
-import re
 import shutil
 
 import numpy as np
@@ -48,48 +47,20 @@ def _stop_before(monkeypatch, batches):
     monkeypatch.setattr(Training, "run", run_some)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"privacy.rho-beta": 0.6}, "privacy.rho-beta = 0.9, but it now says 0.6"),
-        ({"training.rounds": 5}, "training.rounds = 2, but it now says 5"),
-        ({"run.seed": 5}, "run.seed = 0, but it now says 5"),
-        ({"trials.count": 14}, "trials.count = 8, but it now says 14"),
-    ],
-)
-def test_no_report_is_of_two_experiments(changes, named, small, tmp_path):
-    """An edit of the configuration of a run with batches is told with what was there."""
+@pytest.mark.parametrize("changes", [{"privacy.rho-beta": 0.6}, {"trials.count": 14}])
+def test_no_report_is_of_two_experiments(changes, small, tmp_path):
     start = FEW_ROUNDS | {"privacy.rho-beta": 0.9}
     directory = RunDirectory.create(tmp_path / "run", small(start))
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
         _stop_before(patched, 1)
         _go(directory)
     directory.write_text("config.toml", dump(small(start | changes)))
-    with pytest.raises(InputError, match=re.escape(named)):
+    with pytest.raises(InputError, match="was changed after trials 0 to 3 were run"):
         _go(directory)
     # What no trial depends on may change.
     harmless = {"audit.confidence": 0.99, "trials.batch": 2, "run.name": "again"}
     directory.write_text("config.toml", dump(small(start | harmless)))
     assert len(_go(directory)[0]["worlds"]) == 8
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"trials.count": 20}, "trials.count = 8, but it now says 20"),
-        ({"privacy.stop-at": 50.0}, "privacy.stop-at = 0.0, but it now says 50.0"),
-    ],
-)
-def test_a_finished_transcript_is_read_by_the_configuration_of_its_run(
-    changes, named, small, tmp_path
-):
-    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
-    _go(directory)
-    report = (directory.path / "report.json").read_bytes()
-    directory.write_text("config.toml", dump(small(FEW_ROUNDS | changes)))
-    with pytest.raises(InputError, match=re.escape(named)):
-        report_of(directory)
-    assert (directory.path / "report.json").read_bytes() == report
 
 
 @pytest.mark.parametrize("told", [b"{", b"[]", b"7", b"\xff"])
@@ -112,7 +83,7 @@ def test_a_file_that_is_not_this_batches_of_this_run_is_refused(small, tmp_path)
     file = run.path / run.batch_file(4)
     whole = file.read_bytes()
     for lay, complaint in (
-        (lambda: shutil.copy(run.path / run.batch_file(0), file), "it holds trials 0 to"),
+        (lambda: shutil.copy(run.path / run.batch_file(0), file), "it belongs to other trials"),
         (lambda: shutil.copy(other.path / other.batch_file(4), file), "belongs to another run"),
         (lambda: np.savez(file, worlds=[True]), "it has no 'experiment'"),
         (lambda: np.savez(file, worlds=[], experiment=[1]), "it has no trials"),

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from fedsim.configuration import from_run_config
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.book import Book
-from fedsim.federation.runs.ledger import Ledger, OtherClientsError
+from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 
 CLIENTS, TRIALS, ROUNDS = 4, 4, 3
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["answered", "killed before", "killed after", "silent"]),
+        st.sampled_from(["answered", "killed before", "killed after"]),
         st.sets(st.integers(0, CLIENTS - 1), min_size=2),
     ),
     max_size=ROUNDS,
@@ -46,18 +46,12 @@ def _play(config, directory, attempts):
         for round, (fate, answered) in enumerate(steps, start=1):
             place = (batch, 0 if source == "seed" else number, round)
             attempt.charge(round, range(CLIENTS))
-            if fate == "silent" and source == "system":
-                attempt.withdraw(round)
-                break
-            if fate in ("killed before", "silent"):
+            if fate == "killed before":
                 left.setdefault(place, CLIENTS - tolerated)
                 break
             present = answered if tolerated else range(CLIENTS)
-            try:
-                attempt.settle(round, present)
-            except OtherClientsError:  # nothing more left
-                break
-            left[place] = len(present)
+            attempt.settle(round, present)
+            left[place] = min(len(present), left.get(place, CLIENTS))
             if fate == "killed after":
                 break
     return left

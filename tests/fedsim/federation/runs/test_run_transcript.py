@@ -61,7 +61,7 @@ DAMAGE = {
         lambda arrays: {
             name: array[:5] if len(array) == 8 else array for name, array in arrays.items()
         },
-        "it holds trials 0 to 7",
+        "it belongs to other trials",
     ),
     "no experiment": (
         lambda arrays: {name: arrays[name] for name in arrays if name != batches.EXPERIMENT},
@@ -69,11 +69,11 @@ DAMAGE = {
     ),
     "an unreadable experiment": (
         lambda arrays: arrays | {batches.EXPERIMENT: np.frombuffer(b"[]", np.uint8)},
-        "its 'experiment' is not a JSON object",
+        "is damaged",
     ),
     "no trials": (
         lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]},
-        "it holds trials 0 to 7",
+        "it belongs to other trials",
     ),
     "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "is damaged"),
     "text": (

@@ -18,9 +18,16 @@ from fedsim.commands.deploy import certificates
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes import dispatch
-from fedsim.federation.runtimes.dispatch import train_elsewhere
-from fedsim.federation.runtimes.places import AUTHORITY, CERTIFICATE, KEY, Address, Pool, opened
+from fedsim.federation.runtimes import workers
+from fedsim.federation.runtimes.workers import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    Address,
+    Pool,
+    opened,
+    train_elsewhere,
+)
 from fedsim.federation.server.plan import preflight
 from fedsim.reports import page
 
@@ -50,7 +57,7 @@ class Backwards(Executor):
     def submit(self, train, task):
         future = Future()
         self.waiting.append((future, self.change(task), train))
-        if len(self.waiting) == 3 or task.first == LAST:
+        if len(self.waiting) == 3 or task.batch.trials.start == LAST:
             while self.waiting:
                 self._finish(*self.waiting.pop())
         return future
@@ -119,11 +126,10 @@ def test_a_worker_with_another_program_is_refused_by_its_name(small, tmp_path, w
 
 
 def test_noise_that_cannot_be_drawn_again_is_refused():
-    dispatch.check_chargeable("seed", 0)
-    with pytest.raises(InputError, match="noise from the operating system"):
-        dispatch.check_chargeable("system", 0)
-    with pytest.raises(InputError, match="tolerated-dropouts"):
-        dispatch.check_chargeable("seed", 1)
+    workers.check_chargeable("seed", 0)
+    for kind in (("system", 0), ("seed", 1)):
+        with pytest.raises(InputError, match="leave out --workers and --cluster"):
+            workers.check_chargeable(*kind)
 
 
 def test_workers_share_the_cores_and_the_memory(small):
@@ -180,12 +186,12 @@ def test_another_machine_is_reached_by_tls_alone_unless_the_user_insists(tmp_pat
     with pytest.raises(InputError, match=r"10\.0\.0\.5 is another machine"):
         Address.of("10.0.0.5:8786", None, insecure=False)
     assert Address.of("10.0.0.5:8786", None, insecure=True).url == "tcp://10.0.0.5:8786"
-    with pytest.raises(InputError, match="tls:// address needs the folder"):
+    with pytest.raises(InputError, match="give the address that dask scheduler prints"):
         Address.of("tls://10.0.0.5:8786", None, insecure=True)
     with pytest.raises(InputError, match=r"has no ca\.pem"):
         Address.of("10.0.0.5:8786", tmp_path, insecure=False)
     certificates(tmp_path / "tls", days=30)
-    with pytest.raises(InputError, match="tcp:// address takes none"):
+    with pytest.raises(InputError, match="give the address that dask scheduler prints"):
         Address.of("tcp://10.0.0.5:8786", tmp_path / "tls", insecure=False)
     found = Address.of("10.0.0.5:8786", tmp_path / "tls", insecure=False)
     assert found.url == "tls://10.0.0.5:8786"

@@ -1,32 +1,59 @@
-"""The places where other processes do the work of a command: this machine, or a Dask cluster.
+"""The training of batches by workers, several at once: processes, or those of a Dask cluster.
 
 Both are an Executor. Python pickles tasks between processes that one command started. Dask pickles
 them between machines of the user that authenticated each other: every holder of the cluster's key
 can run code on them. Data of other parties are never unpickled.
+
+Only the process of the command writes the run. Every batch is charged in the ledger before a worker
+receives it. Findings may arrive in any order, but the campaign reads them in the order of the
+trials, so it ends as it would in one process. All random numbers come from the seed: a batch whose
+worker is lost has the same noise when the run continues, and counts once.
 """
 
+import hashlib
 import logging
 import multiprocessing
 import os
+import platform
 import signal
+import socket
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from ipaddress import ip_address
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import torch
 
+import adversaries
+import fedsim
 from adversaries.errors import InputError
 from fedsim.common import device, installation
-from fedsim.configuration import Scalar
+from fedsim.common.strict_json import strict_json
+from fedsim.configuration import Scalar, to_run_config
 from fedsim.configuration.campaign import RunConfig
+from fedsim.configuration.objects import Experiment
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.experiment import Campaign
+from fedsim.game import federation
 from fedsim.game.federation import memory_limit
+from fedsim.game.mechanisms.privacy import adds_up
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -34,7 +61,7 @@ PATIENCE = 60.0
 """Seconds for a scheduler to answer, and for its first worker to join."""
 
 CLOSING = 2.0
-"""Seconds to close the connection to a scheduler that was lost."""
+"""Seconds to close the connection to a scheduler."""
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
 """File names in a folder of certificates."""
@@ -44,6 +71,9 @@ LEAVES = (
     "They read the data themselves and send their measurements back."
 )
 """What the workers of a cluster get."""
+
+ONE_AT_A_TIME = threading.Lock()
+"""A Dask worker may have several threads, but Flower's task and torch's settings are global."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +101,10 @@ class Address:
             complete = bool(parts.hostname and parts.port)
         except ValueError:
             complete = False
-        if not complete or parts.scheme not in ("tcp", "tls"):
+        if not complete or parts.scheme != protocol:
             raise InputError(
                 f"--cluster is '{text}'; give the address that dask scheduler prints, such as "
-                "tls://10.0.0.5:8786"
-            )
-        if parts.scheme != protocol:
-            raise InputError(
-                f"--cluster is '{text}', but --cluster-tls is {'not ' * (protocol == 'tcp')}given; "
-                "a tls:// address needs the folder of its certificates, and a tcp:// address "
-                "takes none"
+                "tls://10.0.0.5:8786 with --cluster-tls, or tcp://127.0.0.1:8786 without"
             )
         if certificates is None and not insecure and not _is_loopback(str(parts.hostname)):
             raise InputError(
@@ -221,7 +245,24 @@ def _cluster(address: Address) -> Iterator[Pool]:
         ) from None
     # A lost scheduler is told in one line, and not by Dask's traceback.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
-    client = _connected(distributed, address)
+    folder, security = address.certificates, None
+    if folder is not None:
+        security = distributed.Security(
+            require_encryption=True,
+            tls_ca_file=str(folder / AUTHORITY),
+            tls_client_cert=str(folder / CERTIFICATE),
+            tls_client_key=str(folder / KEY),
+        )
+    try:
+        client = distributed.Client(
+            address.url, security=security, timeout=PATIENCE, set_as_default=False
+        )
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except (OSError, ValueError) as error:  # a TimeoutError is an OSError
+        raise InputError(
+            f"no worker is there at {address.url} ({error}); start dask scheduler, and for each "
+            f"core or GPU dask worker {address.url} --nthreads 1"
+        ) from None
     executor = client.get_executor(pure=False)
     lost = (distributed.KilledWorker, CancelledError, CommClosedError)
     try:
@@ -233,34 +274,7 @@ def _cluster(address: Address) -> Iterator[Pool]:
         )
     finally:
         executor.shutdown(wait=False)
-        client.close(timeout=PATIENCE if client.status == "running" else CLOSING)
-
-
-def _connected(distributed: Any, address: Address) -> Any:
-    """Return Dask's client of a scheduler with a worker. Raises InputError without one."""
-    folder, url, security = address.certificates, address.url, None
-    if folder is not None:
-        security = distributed.Security(
-            require_encryption=True,
-            tls_ca_file=str(folder / AUTHORITY),
-            tls_client_cert=str(folder / CERTIFICATE),
-            tls_client_key=str(folder / KEY),
-        )
-    try:
-        client = distributed.Client(url, security=security, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"no scheduler answers at {url} ({error}); start one with dask scheduler"
-        ) from None
-    try:
-        client.wait_for_workers(1, timeout=PATIENCE)
-    except TimeoutError:
-        client.close()
-        raise InputError(
-            f"no worker has joined {url} in {PATIENCE:g} s; start one for each core or GPU with "
-            f"dask worker {url} --nthreads 1"
-        ) from None
-    return client
+        client.close(timeout=CLOSING)
 
 
 def _is_loopback(host: str) -> bool:
@@ -268,3 +282,122 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@dataclass(frozen=True)
+class BatchTask:
+    """A batch of trials for a worker.
+
+    Attributes:
+        run_config: the configuration with the worker's share of its machine, as Flower's run
+            config.
+        program: the program of the process that runs the campaign.
+        batch: the batch, as that process has it.
+    """
+
+    run_config: dict[str, Scalar]
+    program: dict[str, str]
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a worker: the arrays of the batch's file, and the events of its rounds."""
+
+    findings: Arrays
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+def program(experiment: Experiment) -> dict[str, str]:
+    """Return what determines the bits of a result beside the configuration, by what it is."""
+    digest, where = hashlib.sha256(), federation.load(experiment).device
+    for client in range(experiment.game.scheme.federation.clients):
+        digest.update(federation.digest(experiment, client).encode())
+    # A CPU's instructions decide its kernels, and so the order of sums.
+    kind = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    if where.type == "cuda":
+        kind = torch.cuda.get_device_name(where)
+    return {
+        "fedsim": f"{fedsim.__version__} ({_sources()[:8]})",
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "device": f"{where.type} ({kind})",
+        "data": digest.hexdigest()[:16],
+    }
+
+
+def check_program(experiment: Experiment, expected: dict[str, str]) -> None:
+    """Raise InputError, with this worker's name, unless this is the expected program."""
+    for what, own in program(experiment).items():
+        if own != expected.get(what):
+            raise InputError(
+                f"worker {socket.gethostname()}:{os.getpid()} has {what} {own}, but the "
+                f"process that runs the campaign has {expected.get(what)}; use the same there"
+            )
+
+
+@cache
+def _sources() -> str:
+    digest = hashlib.sha256()
+    for package in (adversaries, fedsim):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def check_chargeable(noise_source: str, tolerated_dropouts: int) -> None:
+    """Raise InputError for a campaign whose batches cannot be charged in advance."""
+    if adds_up(noise_source) or tolerated_dropouts:
+        raise InputError(
+            "workers need batches whose cost is known before they are trained, also again where a "
+            "worker is lost; leave out --workers and --cluster, or set privacy.noise-source = "
+            '"seed" and federation.tolerated-dropouts = 0'
+        )
+
+
+def train_elsewhere(
+    pool: Pool, train: Callable[[BatchTask], Done], campaign: Campaign, left: Sequence[range]
+) -> Iterator[None]:
+    """Have workers train batches, and yield after the findings of each are in the run directory.
+
+    train: the function that a worker runs.
+    Raises InputError if a worker has another program or other data.
+    Raises RuntimeError if a worker was lost.
+    """
+    config, waiting = campaign.plan.config, iter(left)
+    run_config = to_run_config(config) | pool.settings(config.run)
+    here = program(config.experiment)
+    away: dict[Future[Done], tuple[range, list[float]]] = {}
+    with pool.in_one_line(campaign.directory.resumed_by):
+        while True:
+            for trials in islice(waiting, max(0, pool.width() - len(away))):
+                epsilons = _charged(campaign, trials)
+                task = BatchTask(run_config, here, campaign.batch(trials))
+                away[pool.executor.submit(train, task)] = trials, epsilons
+            if not away:
+                return
+            done = wait(away, return_when=FIRST_COMPLETED).done
+            # What has finished is kept before an error of another task ends the run.
+            for future in sorted(done, key=_failed):
+                trials, epsilons = away.pop(future)
+                result = future.result()
+                for event in result.events:
+                    spent = {"epsilon": epsilons[event["round"]]} if "round" in event else {}
+                    campaign.directory.log_event(**event, **strict_json(spent))
+                campaign.keep(trials, result.findings)
+                yield
+
+
+def _failed(future: Future[Done]) -> bool:
+    return future.cancelled() or future.exception() is not None
+
+
+def _charged(campaign: Campaign, trials: range) -> list[float]:
+    """Charge the rounds of a batch; return epsilon before and after each round."""
+    attempt, rule = campaign.begin(trials), campaign.plan.config.participation
+    epsilons = [attempt.epsilon]
+    for round in range(1, campaign.plan.rounds + 1):
+        attempt.charge(round, rule.charged(round))
+        epsilons.append(attempt.epsilon)
+    return epsilons
