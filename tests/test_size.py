@@ -34,14 +34,14 @@ HELD = {
     "fedsim/configuration": 1_700,
     "fedsim/learning": 7_900,
     "fedsim/game": 3_800,
-    "fedsim/federation": 9_100,
-    "fedsim/deployment": 2_900,
+    "fedsim/federation": 8_600,
+    "fedsim/deployment": 2_400,
     "fedsim/audits": 13_600,
     "fedsim/reports": 8_200,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_400,
     "papers": 7_000,
-    "tests": 55_100,
+    "tests": 53_800,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
