@@ -41,11 +41,9 @@ def _of_bernaus_data(data: str) -> list[Row]:
     course, game, audit = MINUTES[data]
     figure = audit_figures.FIGURES[data]
     local = "Figures 4 and 5: local sensitivity"
-    similar = "Section 6.1: dissimilarity against local sensitivity"
     routes = f"Figure {figure}: ε′ by three routes, and membership inference"
     rows = (
         (f"figures-4-5-{data}", local, course, sensitivities.followed),
-        (f"dissimilarities-{data}", similar, course, sensitivities.compared),
         (f"norms-{data}", "Section 5.1: C as the median of unclipped norms", 0.5, norms.surveyed),
         (f"table-2a-{data}", "Table 2a: advantage and δ′ at ρβ = 0.9", game, identification.table),
         (f"figure-6-{data}", "Figure 6: beliefs at ρβ = 0.9", game, identification.beliefs),

@@ -67,8 +67,6 @@ def sensitivity(
     sensitivity_study.check_study(chosen.experiment, top, trials)
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "local sensitivity") as bar:
-        study = sensitivity_study.study(
-            chosen.experiment, chosen.audit.confidence, batch, top, trials, bar
-        )
+        study = sensitivity_study.study(chosen.experiment, batch, top, trials, bar)
     answer = Answer(**told.page(study).fields, place=place, details=study)
     return answer if out is None else answer.save(place)

@@ -24,7 +24,6 @@ class StreamRole(IntEnum):
     LOCAL_ORDER = 7
     DROPOUT = 8
     CANARY = 9
-    COMPARED = 10
     ONE_RUN = 11
     INCLUSION = 12
     CRAFTED = 13

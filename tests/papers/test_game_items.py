@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from adversaries.errors import InputError
-from adversaries.neighbours.rank_correlation import RankCorrelation
 from adversaries.statistics import gaussian
 from fedsim.privacy import calibration
 from papers import making
@@ -166,32 +165,6 @@ def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke):
     assert 0.5 < numbers["accuracy with noise of 95 % confidence"] < without + 0.02
     # At even odds, and as much information as all records share: hardly more than chance.
     assert 0.5 < list(numbers.values())[-1] < 0.52
-
-
-def test_dissimilarities_choose_pairs_and_are_ordered(smoke):
-    numbers = {one.name: one for one in sensitivities.compared(smoke, "mnist").numbers}
-    assert "rank correlation, SSIM" in numbers
-    order = [one.ours for name, one in numbers.items() if name.startswith("rank")]
-    assert order == sorted(order, reverse=True)
-    chosen = [one for name, one in numbers.items() if name.startswith("RMS")]
-    assert len(chosen) == 2
-    assert all(0 < one.ours <= 6 for one in chosen)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "said"),
-    [
-        (0.31, 0.4, "The same holds here"),
-        (0.0, 0.1, "the other way round"),
-        (0.1, 0.3, "No difference is seen"),
-    ],
-)
-def test_a_measure_is_better_where_the_intervals_are_apart(low, high, said):
-    found = {
-        "ssim": RankCorrelation((low + high) / 2, low, high),
-        "euclidean": RankCorrelation(0.25, 0.2, 0.3),
-    }
-    assert said in sensitivities.better("ssim", "euclidean", found)
 
 
 def test_accuracy_falls_with_epsilon(smoke):

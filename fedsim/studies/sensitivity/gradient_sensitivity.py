@@ -95,26 +95,6 @@ def pair_sensitivities(loaded: Federation, parameters: Tensor, pairs: Sequence[P
     return _within(distances, sensitivity(neighbouring, loaded.clipper.clipping_norm))
 
 
-def sensitivity_matrix(
-    loaded: Federation, parameters: Tensor, replacements: Sequence[int] | npt.NDArray[np.intp]
-) -> Floats:
-    """Return |g(x) - g(x')| of every x of D and some x' of the pool at one model, [n, p'].
-
-    It is computed as |g|^2 + |g'|^2 - 2 <g, g'>. Distances below 1e-4 C lose digits, but stay right
-    to 1e-7 C.
-    """
-    columns = np.asarray(replacements, dtype=np.intp)
-    _check_positions("replacement", columns, len(loaded.split.pool), "the pool")
-    matrix = np.empty((len(loaded.split.members), len(columns)))
-
-    def fill(rows: slice, part: slice, distances: Tensor) -> None:
-        matrix[rows, part] = distances.cpu().numpy()
-
-    for _ in _each_block(loaded, parameters, columns, fill):
-        pass
-    return _within(matrix, 2 * loaded.clipper.clipping_norm)
-
-
 def largest(
     loaded: Federation,
     parameters: Tensor,

@@ -5,15 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 from adversaries.neighbours.dataset_sensitivity import Pair
-from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common.strict_json import strict_json
 from fedsim.game import record_display
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.wording import DASH, number, percent
+from fedsim.reports.document.wording import number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.training_figures import Followed, Relation
 from fedsim.studies.page import StudyPage, settings
-from fedsim.studies.sensitivity.sensitivity_study import CHOICES, PairCandidate, Study, View
+from fedsim.studies.sensitivity.sensitivity_study import CHOICES, PairCandidate, Study
 
 LABEL = (
     "Local sensitivity is a measurement on the private data, not a DP release. Show this report "
@@ -41,17 +40,13 @@ def as_json(study: Study) -> dict[str, Any]:
         "dissimilarity": first.pair.measure,
         "choice": first.choice,
         "trials": len(first.course),
-        "confidence": study.confidence,
         "pairs_in_all": study.views[0].truth.pairs,
         "pairs": [_pair(study, candidate) for candidate in study.candidates],
-        "compared": dict(zip(("records", "replacements"), study.compared, strict=True)),
         "views": [
             {
                 "step": view.step,
                 "largest": asdict(view.truth.largest),
                 "reach": view.reach(seen),
-                "correlations": {name: asdict(one) for name, one in view.correlations.items()},
-                "refusals": dict(view.refusals),
             }
             for view, seen in zip(study.views, first.seen, strict=True)
         ],
@@ -94,7 +89,6 @@ def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
 def page(study: Study) -> StudyPage:
     """Return what the study says, with its tables and figures."""
     data = study.experiment.data.name
-    over = "records and over replacements, which pairs share" if study.compared[1] else "records"
     is_image = study.loaded.split.dataset.kind == "image"
     return StudyPage(
         kind="Dataset sensitivity",
@@ -110,21 +104,6 @@ def page(study: Study) -> StudyPage:
         ],
         also=[
             doc.Prose(LEGEND, small=True),
-            doc.Heading("Which dissimilarity predicts local sensitivity"),
-            doc.tabulated(
-                ["dissimilarity", *(f"LS in step {view.step}" for view in study.views)],
-                [
-                    [name, *(_correlation(view, name) for view in study.views)]
-                    for name in {**study.views[-1].correlations, **study.views[-1].refusals}
-                ],
-            ),
-            *(doc.Prose(f"{name}: {why}.", small=True) for name, why in _refusals(study).items()),
-            doc.Prose(
-                f"Spearman's rank correlation with local sensitivity, of {_compared(study)}. "
-                f"Intervals of {100 * study.confidence:g}% are bootstrapped over {over}; each has "
-                "its confidence by itself.",
-                small=True,
-            ),
         ],
         sections=[
             *(_pictures(study) if is_image else _attributes(study)),
@@ -136,7 +115,7 @@ def page(study: Study) -> StudyPage:
 
 
 def verdict(study: Study) -> list[str]:
-    """Return sentences about the choice of the challenge, and the best dissimilarity."""
+    """Return sentences about the choice of the challenge."""
     chosen = study.candidates[0]
     by = "" if chosen.choice == "given" else f" by {chosen.pair.measure}"
     noun = "record" if chosen.pair.replacement is None else "pair"
@@ -154,46 +133,7 @@ def verdict(study: Study) -> list[str]:
         f"Over {trials} trainings of {steps} steps, the root mean square of "
         f"its local sensitivity was {number(chosen.rms)}; clipping allows "
         f"{number(study.views[0].truth.bound)}.",
-        *(_predicts_best(study, view) for view in study.views),
     ]
-
-
-def _predicts_best(study: Study, view: View) -> str:
-    step, compared = f"local sensitivity in step {view.step}", _compared(study)
-    if not view.correlations:
-        reason = next(iter(view.refusals.values()))
-        return f"No dissimilarity can be compared with {step}: {reason}."
-    best, measure = next(iter(view.correlations.items()))
-    between = f"{_interval(measure).replace(')', '')}, {100 * study.confidence:g}%)"
-    if measure.low > 0:
-        return (
-            f"Of the dissimilarities, {best} orders {compared} most like {step}: the rank "
-            f"correlation is {between}. It was selected on the same data, so another may be "
-            "better on others."
-        )
-    return (
-        f"No dissimilarity is shown to order {compared} like {step}: the best, {best}, has a rank "
-        f"correlation of {between}."
-    )
-
-
-def _correlation(view: View, name: str) -> str:
-    return _interval(view.correlations[name]) if name in view.correlations else DASH
-
-
-def _refusals(study: Study) -> dict[str, str]:
-    """Return why a dissimilarity has no correlation, where others have one."""
-    views = [view for view in study.views if view.correlations]
-    return {name: why for view in views for name, why in view.refusals.items()}
-
-
-def _interval(measure: RankCorrelation) -> str:
-    return f"{number(measure.rho)} ({number(measure.low)} to {number(measure.high)})"
-
-
-def _compared(study: Study) -> str:
-    records, replacements = study.compared
-    return f"{records} records" + ("" if replacements is None else f" × {replacements} others")
 
 
 def headings(study: Study) -> list[str]:

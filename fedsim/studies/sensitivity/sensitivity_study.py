@@ -1,34 +1,25 @@
 """A study of dataset sensitivity: how well a dissimilarity chooses the pair to audit.
 
 It measures the local sensitivity of the pairs that a dissimilarity ranks first and last, at the
-first model and during training, and compares how dissimilarities and local sensitivity order pairs.
+first model and during training.
 Source: Bernau et al., Definition 6, section 6.1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
-from adversaries.arrays import Floats, Ints
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from adversaries.neighbours import dataset_sensitivity, rank_correlation
-from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select
-from adversaries.neighbours.dissimilarity import (
-    BY_COLUMN,
-    MEASURES,
-    OF_RAW_FEATURES,
-    Features,
-    measure,
-)
-from adversaries.neighbours.rank_correlation import RankCorrelation
+from adversaries.neighbours import dataset_sensitivity
+from adversaries.neighbours.dataset_sensitivity import Pair, select
+from adversaries.neighbours.dissimilarity import measure
 from fedsim.common import device
-from fedsim.common.randomness import StreamRole, generator
 from fedsim.configuration.objects import Experiment
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
@@ -45,11 +36,6 @@ from fedsim.studies.sensitivity.gradient_sensitivity import (
     pair_sensitivities,
 )
 
-COMPARED_RECORDS = 256
-
-COMPARED_PAIRS = 2**15
-"""Most pairs in a rank correlation, which take a second or two for each dissimilarity."""
-
 CHOICES = {
     "max": "most dissimilar",
     "min": "least dissimilar",
@@ -60,21 +46,14 @@ CHOICES = {
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """All pairs at the model from which one step of the first trial starts.
-
-    Attributes:
-        correlations: rank correlation of each dissimilarity, the highest first.
-        refusals: dissimilarity -> why it has no correlation.
-    """
+    """All pairs at the model from which one step of the first trial starts."""
 
     step: int
     truth: Truth
-    correlations: Mapping[str, RankCorrelation]
-    refusals: Mapping[str, str]
 
     def reach(self, pair: Ranked) -> float:
         """Return a pair's local sensitivity, divided by the largest of all pairs."""
-        return rank_correlation.reach(pair.sensitivity, self.truth.largest.sensitivity)
+        return pair.sensitivity / self.truth.largest.sensitivity
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,15 +91,12 @@ class Study:
     Attributes:
         candidates: the pairs; the experiment's own challenge is the first.
         views: of the first and of the last step.
-        compared: number of records of D, and of replacements under replace, that are compared.
     """
 
     experiment: Experiment
-    confidence: float
     loaded: Federation
     candidates: tuple[PairCandidate, ...]
     views: tuple[View, ...]
-    compared: tuple[int, int | None]
 
     def of(self, choice: str) -> list[PairCandidate]:
         """Return the pairs of one choice, in their order."""
@@ -129,7 +105,6 @@ class Study:
 
 def study(
     experiment: Experiment,
-    confidence: float,
     batch: int,
     top: int = 3,
     trials: int = 20,
@@ -156,14 +131,9 @@ def study(
     sensitivities, last = follow(
         experiment, batch, [*pairs, worst], trials, lambda done: progress(1 / 4 + done / 2)
     )
-    thetas = [theta]
     if (steps := rules.scheme.training.rounds) > 1:
-        truths[steps], thetas = search(last, of=[*pairs, worst]), [theta, last]
-    compared, heuristics, measured = between.compared(thetas)
-    views = tuple(
-        View(step, truth, *_correlations(rules.seed, confidence, heuristics, own))
-        for (step, truth), own in zip(truths.items(), measured, strict=True)
-    )
+        truths[steps] = search(last, of=[*pairs, worst])
+    views = tuple(View(step, truth) for step, truth in truths.items())
     progress(1.0)
     candidates = tuple(
         PairCandidate(
@@ -176,7 +146,7 @@ def study(
         )
         for i, (choice, place, pair) in enumerate(ranked)
     )
-    return Study(experiment, confidence, loaded, candidates, views, compared)
+    return Study(experiment, loaded, candidates, views)
 
 
 def check_study(experiment: Experiment, top: int, trials: int) -> None:
@@ -287,81 +257,7 @@ class _Dissimilarities:
         distances = measure(name, self._how["columns"])(self._features[[record]], others)
         return Pair(record, replacement, float(distances.sum()), name)
 
-    def compared(
-        self, thetas: list[Tensor]
-    ) -> tuple[tuple[int, int | None], dict[str, Floats | str], list[Floats]]:
-        """Return distances by every dissimilarity, and local sensitivities at every model [P].
-
-        Under add-remove they are for all records [n]. Under replace they are for pairs [n', p'] of
-        randomly drawn records and replacements; the interval of a correlation covers that drawing.
-
-        Returns:
-            Number of records and of replacements, the distances or why a dissimilarity refuses,
-            and the local sensitivities.
-        """
-        loaded, features, pool = self._loaded, self._features, self._pool
-        size: tuple[int, int | None] = (len(features), None)
-        if pool is None:
-            truths = [*gradient_sensitivity.record_sensitivities(loaded, torch.stack(thetas))]
-        else:
-            draw = generator(self._experiment.game.seed, StreamRole.COMPARED)
-
-            def some(length: int, most: int) -> Ints:
-                return np.sort(draw.choice(length, size=min(length, most), replace=False))
-
-            rows = some(len(features), COMPARED_RECORDS)
-            others = some(len(pool), COMPARED_PAIRS // len(rows))
-            size = (len(rows), len(others))
-            features, pool = features[rows], pool[others]
-            truths = [
-                gradient_sensitivity.sensitivity_matrix(loaded, theta, others)[rows]
-                for theta in thetas
-            ]
-        distances = {name: self._distances(name, features, pool) for name in MEASURES}
-        # Clipped gradients differ by rounding, which must not count as an order.
-        return size, distances, [np.round(t / loaded.clipper.clipping_norm, 6) for t in truths]
-
-    def _distances(self, name: str, features: Features, pool: Features | None) -> Floats | str:
-        """Return the distances by a dissimilarity, or why it refuses."""
-        if name in BY_COLUMN and not self._loaded.split.dataset.categorical:
-            return "no column is categorical, so that it orders pairs like manhattan"
-        if self._given.space == "embedding" and name in OF_RAW_FEATURES:
-            return "it needs raw features, but challenge.space is embedding"
-        try:
-            if pool is None:
-                found = rank_records(features, name, **self._how)
-            else:
-                found = measure(name, self._how["columns"])(features, pool)
-        except InputError as reason:
-            return str(reason)
-        # Distances that differ by rounding alone must not count as an order.
-        return np.round(found / max(1.0, found.max()), 12)
-
 
 def _among(client: int, loaded: Federation) -> npt.NDArray[np.intp]:
     """Return the positions of the records from which the challenge is chosen."""
     return np.arange(len(loaded.client_of)) if client < 0 else loaded.owned_by(client)
-
-
-def _correlations(
-    seed: int, confidence: float, heuristics: Mapping[str, Floats | str], truth: Floats
-) -> tuple[dict[str, RankCorrelation], dict[str, str]]:
-    """Return the rank correlations of the dissimilarities, and why some have none."""
-    if not np.ptp(truth):
-        reason = "all local sensitivities are equal, for example if every gradient is clipped"
-        return {}, dict.fromkeys(heuristics, reason)
-    applicable: dict[str, Floats] = {}
-    refusals: dict[str, str] = {}
-    for name, distances in heuristics.items():
-        try:
-            if isinstance(distances, str):
-                raise InputError(distances)
-            rank_correlation.places(distances, truth)
-            applicable[name] = distances
-        except InputError as reason:
-            refusals[name] = str(reason)
-    if not applicable:
-        return {}, refusals
-    # The same bootstrap samples in every view.
-    draw = generator(seed, StreamRole.COMPARED, trial=1)
-    return rank_correlation.compare(applicable, truth, confidence, draw), refusals

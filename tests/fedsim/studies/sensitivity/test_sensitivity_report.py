@@ -3,12 +3,10 @@
 import io
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.federation.server import plan
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_report import LABEL, as_json, page, rows, verdict
@@ -22,8 +20,7 @@ CASES = [
 
 def study(config, top, trials):
     batch = plan.fit_batch(config).trials.batch
-    experiment, confidence = config.experiment, config.audit.confidence
-    return sensitivity_study.study(experiment, confidence, batch, top, trials)
+    return sensitivity_study.study(config.experiment, batch, top, trials)
 
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
@@ -47,8 +44,6 @@ def test_the_report_is_strict_json_with_every_pair(found):
         assert 0 < row["mean"] <= row["rms"] <= row["largest"]
     for view in report["views"]:
         assert 0 < view["reach"] <= 1
-        rhos = [row["rho"] for row in view["correlations"].values()]
-        assert rhos == sorted(rhos, reverse=True)
     [worst] = [row for row in report["pairs"] if row["choice"] == "worst"]
     assert worst["seen"][0]["rank"] == 1
     assert report["views"][0]["largest"]["sensitivity"] == worst["seen"][0]["local_sensitivity"]
@@ -81,18 +76,3 @@ def test_the_terminal_shows_every_pair_within_80_columns(found):
 def test_a_choice_as_good_as_all_others_is_not_praised(small):
     said = " ".join(verdict(study(small({"training.clipping-norm": 1e-3}), 1, 2)))
     assert "is 100% of the largest" in said
-    assert "all local sensitivities are equal" in said
-    assert "No dissimilarity can be compared" in said
-
-
-def test_only_a_correlation_that_is_surely_positive_is_one(found):
-    assert f"(rank {found.candidates[0].seen[0].rank}" in verdict(found)[0]
-    view = found.views[0]
-    for best, expected in (
-        (RankCorrelation(-0.5, -0.7, -0.2), "No dissimilarity is shown"),
-        (RankCorrelation(0.5, -0.1, 0.7), "No dissimilarity is shown"),
-        (RankCorrelation(0.5, 0.2, 0.7), "selected on the same data"),
-    ):
-        now = {**view.correlations, next(iter(view.correlations)): best}
-        other = replace(found, views=(replace(view, correlations=now), *found.views[1:]))
-        assert expected in verdict(other)[2]
