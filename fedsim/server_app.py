@@ -146,9 +146,9 @@ def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> di
         },
         "challenge": asdict(plan.challenge()),
         "client_sizes": [len(loaded.owned_by(client)) for client in clients],
-        "label_skew": distribution.hold(
-            loaded.split, loaded.client_of, len(clients)
-        ).skew_summary(),
+        "label_skew": round(
+            distribution.hold(loaded.split, loaded.client_of, len(clients)).mean_skew, 4
+        ),
         "dataset": loaded.split.dataset.name,
         "held_out": len(loaded.split.held_out),
         **loaded.baseline,

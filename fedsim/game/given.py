@@ -80,7 +80,7 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
         digest.update(np.ascontiguousarray(array).data)
 
     def loader(source: Source) -> Dataset:
-        return dataset_of(source, Path("data"), {"features": features, "labels": labels})
+        return dataset_of(source, Path("data"), features, labels, {})
 
     return give(loader, "data", digest.hexdigest())
 

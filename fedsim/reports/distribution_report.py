@@ -65,8 +65,7 @@ def assemble(experiment: Experiment) -> dict[str, Any]:
             "median": float(np.median(held.sizes)),
             "max": int(held.sizes.max()),
         },
-        "label_skew": held.mean(held.label_skew),
-        "chance_skew": held.mean(held.chance_skew),
+        "label_skew": held.mean_skew,
         "clients": list(_clients(held, client_of, keys)),
     }
 
@@ -87,9 +86,7 @@ def _clients(
             "share": float(held.sizes[client] / held.sizes.sum()),
             "labels": labels.tolist(),
             "classes": int(held.classes[client]),
-            "effective_classes": float(held.effective_classes[client]),
             "label_skew": float(held.label_skew[client]),
-            "chance_skew": float(held.chance_skew[client]),
         }
         if keys is not None:
             values, records = np.unique(keys[client_of == client], return_counts=True)
@@ -101,15 +98,10 @@ def _clients(
 
 VERDICT = (
     "{clients} clients hold {sizes} records each (median {median:g}). To have the label mix of D, "
-    "on average {skew:.1%} of a client's records would need another label. With a random partition "
-    "into the same sizes, {chance:.1%} would."
+    "on average {skew:.1%} of a client's records would need another label."
 )
 BY_KEY = " All records with the same value of '{key}' are at one client ({key_values} values in D)."
-EXPLAINED = (
-    "Skew: total variation distance between the labels of a client and of D. By chance: expected "
-    "skew of a random partition into the same sizes. Effective: number of equally frequent labels "
-    "with the same diversity."
-)
+EXPLAINED = "Skew: total variation distance between the labels of a client and of D."
 
 
 def _verdict(report: Report) -> str:
@@ -120,7 +112,6 @@ def _verdict(report: Report) -> str:
         sizes=f"{least}" if least == most else f"{least} to {most}",
         median=sizes["median"],
         skew=report["label_skew"],
-        chance=report["chance_skew"],
     )
     return text + (BY_KEY.format(**partition) if partition["key"] else "")
 
@@ -172,7 +163,7 @@ def _spread(labels: list[int]) -> str:
 def _table(report: Report, most: int | None = None) -> doc.Table:
     """Return a table of the first clients; None for all."""
     key, counted = report["partition"]["key"], report["dataset"]["classes"] <= COUNTED_CLASSES
-    headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]
+    headings = ["client", "records", "share", "skew", "classes"]
     headings.append("records by label" if counted else "most of")
     headings += [f"largest values of '{key}'"] if key else []
     rows = []
@@ -181,8 +172,7 @@ def _table(report: Report, most: int | None = None) -> doc.Table:
         frequent = [label for label in np.argsort(-labels, kind="stable")[:TOP] if labels[label]]
         cells = [
             *(str(one["client"]), str(one["records"]), f"{one['share']:.1%}"),
-            *(f"{one['label_skew']:.2f}", f"{one['chance_skew']:.2f}"),
-            *(str(one["classes"]), f"{one['effective_classes']:.1f}"),
+            *(f"{one['label_skew']:.2f}", str(one["classes"])),
             " ".join(map(str, labels)) if counted else ", ".join(map(str, frequent)),
         ]
         if key:

@@ -53,7 +53,7 @@ class Named:
 
 
 def bank(rows: int = 40_000, positives: float = 0.18) -> pd.DataFrame:
-    """Return customers with gaps, dates, an id and placeholders, some of whom default."""
+    """Return customers with gaps, dates and an id, some of whom default."""
     random = np.random.default_rng(7)
     opened = pd.Timestamp("2004-01-01") + pd.to_timedelta(random.integers(0, 7000, rows), "D")
     frame = pd.DataFrame(
@@ -74,7 +74,7 @@ def bank(rows: int = 40_000, positives: float = 0.18) -> pd.DataFrame:
     odds += frame["housing"].map({"own": -0.4, "rent": 0.3, "free": 0.1}) - 0.02 * frame["age"]
     odds -= brentq(lambda shift: expit(odds - shift).mean() - positives, -20, 20)
     frame["income"] = frame["income"].where(random.random(rows) > 0.05)
-    frame["contact"] = frame["contact"].where(random.random(rows) > 0.03, 999)
+    frame["contact"] = frame["contact"].where(random.random(rows) > 0.03)
     frame["default"] = np.where(random.random(rows) < expit(odds), "yes", "no")
     return frame
 

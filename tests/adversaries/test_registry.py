@@ -16,13 +16,13 @@ import torch
 from torch import nn
 from adversaries.attacks import membership_attacks
 from adversaries.neighbours.dissimilarity import euclidean
-from fedsim.learning.data import public_tables
+from fedsim.learning.data import public
 
 def network(shape, classes, hidden):
     return nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), classes, bias=False))
 
 def digits_by_another_name(source):
-    return replace(public_tables.digits(source), name="half")
+    return replace(public.digits(source), name="half")
 
 def twice(features, others):
     return 2 * euclidean(features, others)

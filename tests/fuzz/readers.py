@@ -29,7 +29,7 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader, records
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.learning import data
-from fedsim.learning.data import public_tables
+from fedsim.learning.data import public
 from fedsim.learning.data.dataset import Source
 from fedsim.privacy import releases
 from fedsim.reports.kinds import verification
@@ -218,7 +218,7 @@ def _purchases(folder):
     path.parent.mkdir()
     path.write_text("".join(f"{n + 1}," + ",".join("01" * 300) + "\n" for n in range(4)))
 
-    return Reader(path, lambda: public_tables.read_text(path))
+    return Reader(path, lambda: public.read_purchases(path))
 
 
 @_reader("scores of canaries")

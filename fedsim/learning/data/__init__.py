@@ -38,14 +38,14 @@ def _in(module: str, name: str = "read") -> Loader:
 
 
 DATASETS: dict[str, Loader] = {
-    "digits": _in("public_tables", "digits"),
-    "breast-cancer": _in("public_tables", "breast_cancer"),
-    "mnist": _in("idx", "mnist"),
-    "fashion-mnist": _in("idx", "fashion_mnist"),
-    "cifar-10": _in("cifar"),
-    "purchase-100": _in("public_tables", "purchase100"),
-    "adult": _in("public_tables", "adult"),
-    "abalone": _in("public_tables", "abalone"),
+    "digits": _in("public", "digits"),
+    "breast-cancer": _in("public", "breast_cancer"),
+    "mnist": _in("public", "mnist"),
+    "fashion-mnist": _in("public", "mnist"),
+    "cifar-10": _in("public", "cifar"),
+    "purchase-100": _in("public", "purchase100"),
+    "adult": _in("public", "adult"),
+    "abalone": _in("public", "abalone"),
     "idx": _in("idx"),
     "npz": _in("arrays"),
     "csv": _in("table"),

@@ -26,23 +26,32 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 def read(source: Source) -> Dataset:
     """Return the dataset of a .npz file, as `dataset_of`."""
-    return dataset_of(source, source.file, arrays(source.file))
-
-
-def dataset_of(source: Source, path: Path, given: Arrays) -> Dataset:
-    """Return the dataset of `features`, `labels`, and other arrays as columns [N].
-
-    features: images [N, H, W], [N, C, H, W] or [N, H, W, C] of 1 or 3 channels, bytes or numbers
-    between 0 and 1, or a table [N, F]. labels: [N] numbers or text, or one-hot [N, classes]. Raises
-    InputError if an array is missing, or of another kind.
-    """
-    columns = dict(given)
+    path = source.file
+    columns = arrays(path)
     if missing := {FEATURES, LABELS} - set(columns):
         raise InputError(
             f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(columns)) or 'none'}"
             f"; save it with numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
         )
-    values, raw_labels = columns.pop(FEATURES), numbered(columns.pop(LABELS))
+    values, labels = columns.pop(FEATURES), columns.pop(LABELS)
+    return dataset_of(source, path, values, labels, columns)
+
+
+def dataset_of(
+    source: Source,
+    path: Path,
+    values: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    columns: Arrays,
+) -> Dataset:
+    """Return the dataset of features, their labels, and other arrays as columns [N].
+
+    values: images [N, H, W], [N, C, H, W] or [N, H, W, C] of 1 or 3 channels, bytes or numbers
+    between 0 and 1, or a table [N, F].
+    labels: [N] numbers or text, or one-hot [N, classes].
+    Raises InputError if an array is of another kind.
+    """
+    raw_labels = numbered(labels)
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
         raise InputError(
             f"features of '{path}' are {values.dtype} {values.shape}; give numbers [N, F], or "
@@ -56,10 +65,10 @@ def dataset_of(source: Source, path: Path, given: Arrays) -> Dataset:
             )
     if source.target is None and raw_labels.dtype.kind not in "buiUS":
         raise InputError(f"labels of '{path}' are {raw_labels.dtype}; give whole numbers or text")
-    labels, classes = numbered_labels(raw_labels, path, LABELS, source.target)
+    numbers, classes = numbered_labels(raw_labels, path, LABELS, source.target)
     is_table = values.ndim == 2
     names = tuple(f"x{number}" for number in range(values.shape[1])) if is_table else ()
-    records = Records((finite if is_table else _images)(values, path), labels)
+    records = Records((finite if is_table else _images)(values, path), numbers)
     if twice := set(names) & set(columns):
         raise InputError(f"array '{min(twice)}' of '{path}' has the name of a feature; rename it")
     return Dataset(
@@ -69,7 +78,7 @@ def dataset_of(source: Source, path: Path, given: Arrays) -> Dataset:
         classes,
         "tabular" if is_table else "image",
         attributes=names,
-        columns=(dict(zip(names, values.T, strict=True)) if is_table else {}) | columns,
+        columns={**(dict(zip(names, values.T, strict=True)) if is_table else {}), **columns},
         column_of=np.arange(len(names), dtype=np.int64),
         categorical=frozenset(name for name, array in columns.items() if array.dtype.kind in "US"),
         target=source.target,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.learning.data import Dataset, placeholders
+from fedsim.learning.data import Dataset
 from fedsim.learning.data.csv_file import PLAIN
 
 MOST_FEATURES = 20
@@ -16,7 +16,7 @@ LARGEST_SHARE = 0.1
 
 
 def cautions(dataset: Dataset) -> list[str]:
-    """Return sentences about how a file was read, omitted rows, placeholders and identifiers."""
+    """Return sentences about how a file was read, omitted rows and identifiers."""
     sentences = []
     if dataset.form != PLAIN:
         sentences.append(f"the file was read as {dataset.form}")
@@ -41,11 +41,6 @@ def cautions(dataset: Dataset) -> list[str]:
             continue
         if not features:
             continue
-        for value, count in placeholders.found(values.astype(np.float64).tolist()).items():
-            sentences.append(
-                f"column '{name}': {value:g} in {count:,} row{'s' * (count > 1)} looks like "
-                "a missing value, but is read as a number"
-            )
         if many and _numbered(values):
             sentences.append(
                 f"column '{name}' has a different whole number in every row: {identifier}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -113,22 +112,10 @@ class NumberColumn(_Column):
         numbers = np.array([number_of(value) for value in values], dtype=np.float64)
         least, largest = self.range
         outside = f"outside of the range {least:g} to {largest:g}: {{first}}"
-        return self._scaled(name, values, numbers, "not a number: {first}", outside)
-
-    def _scaled(
-        self,
-        name: str,
-        values: Sequence[str],
-        numbers: npt.NDArray[np.float64],
-        unreadable: str,
-        outside: str,
-    ) -> tuple[Floats, list[Problem]]:
-        """Return the features of numbers [N] (NaN: not readable), and their problems."""
-        least, largest = self.range
         absent = self._missing(values)
         cases = [
             (absent, self.missing, "no value"),
-            (~absent & np.isnan(numbers), "refuse", unreadable),
+            (~absent & np.isnan(numbers), "refuse", "not a number: {first}"),
             (~absent & ((numbers < least) | (numbers > largest)), self.outside, outside),
         ]
         instead = self.missing if isinstance(self.missing, float) else least
@@ -184,69 +171,8 @@ class Values(_Column):
         return np.concatenate(blocks, axis=1, dtype=np.float32), problems
 
 
-PARTS = ("year", "month", "days")
-"""Parts of a date: its year and the days since the first day as numbers, and its month."""
-
-
-class Dates(_Column):
-    """Dates, whose year, month and days since the first become features, by strptime's format."""
-
-    date: Annotated[list[date], Field(min_length=2, max_length=2)]
-    format: str = "%Y-%m-%d"
-    parts: Annotated[list[Literal["year", "month", "days"]], Field(min_length=1, max_length=3)] = (
-        Field(default=["days"])
-    )
-    missing: Literal["refuse", "drop", "category"] = "refuse"
-    outside: Literal["refuse", "drop", "clip"] = "refuse"
-
-    @model_validator(mode="after")
-    def _is_a_range(self) -> Self:
-        if not self.date[0] < self.date[1]:
-            raise ValueError("date is [first day, last day]; give the earlier day first")
-        if len(set(self.parts)) < len(self.parts):
-            raise ValueError("parts has a part twice; name each once")
-        return self
-
-    def features(self, name: str) -> list[str]:
-        months = [f"{name}.month={month}" for month in range(1, 13)]
-        parts = [months if part == "month" else [f"{name}.{part}"] for part in self.parts]
-        more = [f"{name}=missing"] if self.missing == "category" else []
-        return [*(feature for part in parts for feature in part), *more]
-
-    def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
-        """Return the features, float32 [N, f], and the problems of values [N] given as text."""
-        first, last = self.date
-        days = [_day(value, self.format) for value in values]
-        ordinals = np.array([np.nan if day is None else day.toordinal() for day in days])
-        span = NumberColumn(
-            range=[float(first.toordinal()), float(last.toordinal())],
-            missing=self.missing,
-            outside=self.outside,
-            placeholders=self.placeholders,
-        )
-        scaled, problems = span._scaled(
-            name,
-            values,
-            ordinals,
-            f"not a date in the format {self.format}: {{first}}",
-            f"outside of {first} to {last}: {{first}}",
-        )
-        within = [min(max(day or first, first), last) for day in days]
-        absent = scaled[:, 1:]
-        years = max(1, last.year - first.year)
-        blocks_by_part: dict[str, npt.NDArray[Any]] = {
-            "days": scaled[:, :1],
-            "year": np.array([day.year - first.year for day in within])[:, None] / years,
-            "month": np.eye(12)[np.array([day.month - 1 for day in within], dtype=np.intp)],
-        }
-        # A missing date has 0 in all parts; only its additional feature is 1.
-        present = 1 - absent if absent.size else np.ones((len(values), 1))
-        blocks = [blocks_by_part[part] * present for part in self.parts]
-        return np.concatenate([*blocks, absent], axis=1).astype(np.float32), problems
-
-
-Column = NumberColumn | Values | Dates
-KINDS: dict[str, type[Column]] = {"range": NumberColumn, "values": Values, "date": Dates}
+Column = NumberColumn | Values
+KINDS: dict[str, type[Column]] = {"range": NumberColumn, "values": Values}
 
 
 def column_of(given: Any) -> Column:
@@ -295,10 +221,3 @@ def number_of(value: str) -> float:
         return np.nan if "_" in value else float(value)
     except ValueError:
         return np.nan
-
-
-def _day(value: str, form: str) -> date | None:
-    try:
-        return datetime.strptime(value.strip(), form).date()
-    except ValueError:
-        return None

@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,8 @@ WITH_COMMA = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+")
 WITH_POINT = re.compile(r"[+-]?[0-9]+\.[0-9]+")
 
 Rows = list[list[str]]
+Columns = Mapping[str, Sequence[str]]
+"""Columns of a table as text, [N] by name."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,11 @@ def read_bytes(path: Path) -> bytes:
             return file.read()
 
 
-def read(path: Path, agreed: CsvFormat | None = None) -> tuple[Rows, CsvFormat]:
-    """Return the rows of a file, with its first line, and the file's format.
+def read(path: Path, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat]:
+    """Return the columns of a file by the names in its first line, and the file's format.
 
     agreed: the format of all clients' files; None to find it.
-    Raises InputError for other files.
+    Raises InputError for other files, or if a column has no name, or two have the same.
     """
     content = read_bytes(path)
     encoding = _encoding(content)
@@ -99,7 +102,18 @@ def read(path: Path, agreed: CsvFormat | None = None) -> tuple[Rows, CsvFormat]:
     table = rows(text, path, form)
     if not table:
         raise InputError(f"'{path}' has no rows; give a file with rows")
-    return table, form
+    names, *records = table
+    if len(set(names)) < len(names) or "" in names:
+        raise InputError(
+            f"the columns of '{path}' are {', '.join(names)}; give each a different name in the "
+            "first line"
+        )
+    return columns_of(names, records), form
+
+
+def columns_of(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Columns:
+    """Return the columns [N] of rows by name, also of no rows."""
+    return dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
 
 
 def rows(text: str, path: Path, form: CsvFormat = PLAIN) -> Rows:
@@ -159,19 +173,15 @@ def _encoding(content: bytes) -> Encoding:
 def _format(text: str, encoding: Encoding, path: Path) -> CsvFormat:
     """Return the format of a text, by its first `HEAD` rows.
 
-    The first row decides the separator. If it fits several, the next rows must rule out all but
-    one. Raises InputError if the separator or the decimal mark is ambiguous.
+    The first row decides the separator. Raises InputError if it or the decimal mark is ambiguous.
     """
     heads = {each: _head(text, each) for each in SEPARATORS}
     fitting = [each for each, head in heads.items() if head and len(head[0]) > 1]
     if len(fitting) > 1:
-        even = [each for each in fitting if len(set(map(len, heads[each]))) == 1]
-        if len(even) != 1:
-            raise InputError(
-                f"'{path}' seems to be separated by {' or '.join(map(repr, even or fitting))}; "
-                "save it with one separator, and quote values that contain it"
-            )
-        fitting = even
+        raise InputError(
+            f"the first line of '{path}' seems to be separated by "
+            f"{' or '.join(map(repr, fitting))}; quote the names that contain one of them"
+        )
     separator = fitting[0] if fitting else ","
     # After a comma as separator, "1,234" in quotes is a thousand.
     decimal: Decimal = "." if separator == "," else _decimal(heads[separator], path)

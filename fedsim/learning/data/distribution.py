@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
@@ -41,43 +40,15 @@ class DataDistribution:
         return np.count_nonzero(self.counts, axis=1)
 
     @cached_property
-    def effective_classes(self) -> Floats:
-        """The exponential of the entropy of each client's labels [clients] (Hill, 1973)."""
-        shares = self.counts / self.sizes[:, None]
-        return np.exp(scipy.special.entr(shares).sum(axis=1))
-
-    @cached_property
     def label_skew(self) -> Floats:
         """Total variation distance of each client's labels from all labels of D [clients], 0..1."""
-        shares = self.counts / self.sizes[:, None]
-        return np.abs(shares - self._overall).sum(axis=1) / 2
+        overall = self.counts.sum(axis=0) / self.sizes.sum()
+        return np.abs(self.counts / self.sizes[:, None] - overall).sum(axis=1) / 2
 
-    @cached_property
-    def chance_skew(self) -> Floats:
-        """The expectation of `label_skew` if clients of these sizes drew their records at random.
-
-        Exact: each count is hypergeometric, X of n records where K of N have the label, with mean
-        absolute deviation 2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991).
-        """
-        N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
-        m = n * K // N  # in integers: rounding cannot lower a mean that is a whole number
-        deviation = 2 * (K - m) * (n - m) * scipy.stats.hypergeom.pmf(m, N, K, n) / N
-        return (deviation / n).sum(axis=1) / 2
-
-    def mean(self, skew: Floats) -> float:
-        """Return the mean over clients of a skew [clients], weighted by their records."""
-        return float(np.average(skew, weights=self.sizes))
-
-    def skew_summary(self) -> dict[str, float]:
-        """Return the mean label skew and its expectation for a random deal, for a report."""
-        return {
-            "measured": round(self.mean(self.label_skew), 4),
-            "by chance": round(self.mean(self.chance_skew), 4),
-        }
-
-    @cached_property
-    def _overall(self) -> Floats:
-        return self.counts.sum(axis=0) / self.sizes.sum()
+    @property
+    def mean_skew(self) -> float:
+        """The mean of `label_skew` over all records."""
+        return float(np.average(self.label_skew, weights=self.sizes))
 
 
 def held(

@@ -1,12 +1,13 @@
-"""One reader of tables: the columns of a CSV, Parquet, NumPy or text file, as text."""
+"""Files that a user names: where they are, and the columns of a table as text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
-from fedsim.learning.data import arrays, csv_file, table
-from fedsim.learning.data.csv_file import PLAIN, CsvFormat
+from fedsim.learning.data import arrays, csv_file
+from fedsim.learning.data.csv_file import PLAIN, Columns, CsvFormat
+from fedsim.learning.data.dataset import Source
 
 TABLES = (".csv", ".parquet", ".npz", ".txt")
 ENDINGS = ", ".join(TABLES)
@@ -14,7 +15,42 @@ ENDINGS = ", ".join(TABLES)
 MOST_TEXT = 2**30
 """Largest file with one text a line, in bytes."""
 
-Columns = Mapping[str, Sequence[str]]
+PACKED = ("", ".gz")
+"""Endings of a public file's name: it is read packed or plain."""
+
+
+def find(
+    source: Source, names: Sequence[str], folders: Sequence[str] = (".",), downloads: bool = False
+) -> list[Path]:
+    """Return the path of each named file, from the first folder that has it.
+
+    names: of the files, without endings.
+    downloads: whether fedsim can download the files.
+    Raises InputError if a file is missing; the message names it and the folder.
+    """
+    root = source.path
+    paths = look_up(root, names, folders)
+    if None not in paths:
+        return [path for path in paths if path is not None]
+    problem = f"there is no folder '{root}'"
+    if root.is_dir():
+        missing = " or ".join(f"'{names[paths.index(None)]}{ending}'" for ending in PACKED)
+        within = [f"its {folder}/" for folder in folders if folder != "."]
+        problem = f"{source.name}: {missing} is not in {', '.join([repr(str(root)), *within])}"
+    advice = f"set data.root=PATH to the folder with {source.name}'s files"
+    if downloads:
+        advice += ", or let fedsim download them there with data.download=true"
+    raise InputError(f"{problem}; {advice}")
+
+
+def look_up(root: Path, names: Sequence[str], folders: Sequence[str]) -> list[Path | None]:
+    """Return the path of each file, or None where no folder has it."""
+
+    def first(name: str) -> Path | None:
+        paths = (root / folder / f"{name}{ending}" for ending in PACKED for folder in folders)
+        return next((path for path in paths if path.is_file()), None)
+
+    return [first(name) for name in names]
 
 
 def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat]:
@@ -27,9 +63,7 @@ def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat
     if not place.is_file() or place.suffix not in TABLES:
         raise InputError(f"there is no table '{path}'; give a file that ends in {ENDINGS}")
     if place.suffix == ".csv":
-        (names, *rows), form = csv_file.read(place, agreed)
-        table.check_names(names, place)
-        return table.columns_of(names, rows), form
+        return csv_file.read(place, agreed)
     if place.suffix == ".npz":
         found = arrays.arrays(place)
         return {name: as_text(values.tolist()) for name, values in found.items()}, PLAIN

@@ -48,9 +48,8 @@ def read(source: Source) -> Dataset:
                     "the record out"
                 )
         given = {name: np.asarray(of) for name, of in columns.items()}
-        given[arrays.LABELS] = given.pop(source.label)
-        given[arrays.FEATURES] = _values(split, features, path, source.image_size)
-        return arrays.dataset_of(source, path, given)
+        values = _values(split, features, path, source.image_size)
+        return arrays.dataset_of(source, path, values, given.pop(source.label), given)
 
 
 def _split(path: Path) -> "datasets.Dataset":

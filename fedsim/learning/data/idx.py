@@ -1,59 +1,20 @@
-"""MNIST's format, IDX: MNIST and Fashion-MNIST, checked by checksums, and the user's own files."""
+"""Pictures in MNIST's format, IDX."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.learning.data import originals
+from fedsim.learning.data import files
 from fedsim.learning.data.csv_file import read_bytes
 from fedsim.learning.data.dataset import Dataset, Records, Source, numbered_labels
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
-PLACES = (".", "raw")
+FOLDERS = (".", "raw")
 """Folders of the files, within the folder that the user names."""
-
-MNIST_SHA256 = {
-    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-}
-FASHION_MNIST_SHA256 = {
-    "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-    "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-    "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-    "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-}
-"""Checksums of the unpacked files, because packers differ."""
-
-
-def mnist(source: Source) -> Dataset:
-    """Return MNIST (LeCun et al.): 60,000 and 10,000 images [1, 28, 28] in [0, 1], ten digits."""
-    return _original(source, "MNIST", MNIST_SHA256)
-
-
-def fashion_mnist(source: Source) -> Dataset:
-    """Return Fashion-MNIST (Xiao et al. 2017): MNIST's shapes, ten kinds of clothes."""
-    return _original(source, "FashionMNIST", FASHION_MNIST_SHA256)
-
-
-def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
-    """Return a dataset whose files are checked by their checksums; `name` is torchvision's."""
-
-    def fetch(root: Path) -> object:
-        from torchvision import datasets  # noqa: PLC0415  (slow to import)
-
-        return getattr(datasets, name)(str(root), download=True)
-
-    paths = originals.find(source, tuple(digests), (*PLACES, f"{name}/raw"), fetch)
-    for path, (file, expected) in zip(paths, digests.items(), strict=True):
-        originals.read_original(path, f"{name} file {file}", expected, "idx")
-    return _dataset(source.name, paths)
 
 
 def read(source: Source) -> Dataset:
@@ -63,20 +24,19 @@ def read(source: Source) -> Dataset:
 
     Raises InputError if a file is missing or damaged, or files do not belong together.
     """
-    paths = originals.find(source, TRAIN, PLACES)
-    if None not in originals.look_up(source.path, TEST[:1], PLACES):
-        paths += originals.find(source, TEST, PLACES)
-    return _dataset(source.name, paths)
+    tested = None not in files.look_up(source.path, TEST[:1], FOLDERS)
+    return dataset(source.name, files.find(source, TRAIN + TEST * tested, FOLDERS))
 
 
 def present(root: Path) -> list[Path]:
     """Return the files of training images and labels in a folder; [] if there are no images."""
-    if None in originals.look_up(root, TRAIN[:1], PLACES):
+    if None in files.look_up(root, TRAIN[:1], FOLDERS):
         return []
-    return originals.find(Source("own", str(root)), TRAIN, PLACES)
+    return files.find(Source("own", str(root)), TRAIN, FOLDERS)
 
 
-def _dataset(name: str, paths: list[Path]) -> Dataset:
+def dataset(name: str, paths: list[Path]) -> Dataset:
+    """Return the dataset of files with images and labels, for training and maybe for tests."""
     parts = [_records(*paths[start : start + 2]) for start in range(0, len(paths), 2)]
     train, test = parts[0], parts[1] if parts[1:] else None
     numbered_labels(train.labels, paths[1], "label")  # refuses a single class

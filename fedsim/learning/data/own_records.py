@@ -16,6 +16,7 @@ from fedsim.learning.data import arrays, files
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.arrays import FEATURES, LABELS
 from fedsim.learning.data.columns import Problem
+from fedsim.learning.data.csv_file import Columns
 from fedsim.learning.data.dataset import Dataset, Records, TargetRange
 from fedsim.learning.data.schema import Schema
 
@@ -154,7 +155,7 @@ def _cached(path: str, text: str, directory: str) -> Records:
     return _accepted(path, schemas.parse(text), True, directory).records
 
 
-def _columns(path: str, schema: Schema) -> files.Columns:
+def _columns(path: str, schema: Schema) -> Columns:
     """Return the columns of a table as text, [N] by name."""
     if registry.is_code(path):
         return {name: files.as_text(values.tolist()) for name, values in _called(path).items()}

@@ -2,20 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
 from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import private_files
-from fedsim.learning.data import files, placeholders
+from fedsim.learning.data import files
 from fedsim.learning.data.columns import MISSING
 from fedsim.learning.data.csv_file import PLAIN, CsvFormat
 from fedsim.learning.data.schema import MARK
-
-FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%dT%H:%M:%S")
-"""Formats of dates; the first that fits every value is proposed."""
 
 MOST_VALUES = 50
 """A text column with more distinct values is proposed as an identifier."""
@@ -25,8 +21,6 @@ MOST_LABELS = 1000
 
 RARE = 0.02
 """Share of a column's numbers at either end that are clipped to its range."""
-
-CLIPPED = ', outside = "clip"'
 
 FEWEST_NAMES = 10
 """A column of fewer rows may differ in every row by chance."""
@@ -41,10 +35,8 @@ class Proposal:
 
     name: str
     kind: str
-    rule: str
-    description: str
+    rule: str = ""
     discloses: str = ""
-    placeholders: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,9 +65,6 @@ class Labels:
                 "largest label"
             )
         return f"classes = [{', '.join(map(_quoted, self.classes))}]  # {MARK}: the labels"
-
-    def __str__(self) -> str:
-        return "a number as label" if self.target is not None else f"{len(self.classes)} classes"
 
 
 def propose(path: str, label: str) -> tuple[Labels, list[Proposal], CsvFormat]:
@@ -109,48 +98,24 @@ def propose(path: str, label: str) -> tuple[Labels, list[Proposal], CsvFormat]:
 
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
     present = [value.strip() for value in values if value.strip().lower() not in MISSING]
-    gaps = len(values) - len(present)
-    lacks = f"{gaps:,} of {len(values):,} missing" if gaps else "none missing"
     if not present:
-        return Proposal(name, "ignored", "", "no values")
-    for form in FORMATS:
-        if days := _days(present, form):
-            numbers = [float(day.toordinal()) for day in days]
-            numbers, seen = _without(numbers, present, placeholders.DAYS)
-            first, last = (date.fromordinal(int(end)) for end in (min(numbers), max(numbers)))
-            rule = f'date = [{first.year}-01-01, {last.year + 1}-01-01], format = "{form}"'
-            return Proposal(
-                name,
-                "date",
-                f"{{ {rule}{_gaps(gaps, seen)} }}",
-                f"dates {first} to {last}, {lacks}{_named(seen)}",
-                "the years of the first and the last date",
-                _named(seen),
-            )
+        return Proposal(name, "ignored")
+    gaps = ', missing = "category"' * (len(present) < len(values))  # so no record is left out
     counts, read = Counter(present), _numbers(present)
-    different = f"{len(counts):,} different values, {lacks}"
     # A column that differs in every row, and is text or has "id" in its name.
     words = name.lower().replace("_", " ").replace("-", " ").split()
     unique = len(counts) == len(values) > FEWEST_NAMES and ("id" in words or not read)
     if unique or (not read and len(counts) > MOST_VALUES):
-        return Proposal(name, "identifier", "", different)
+        return Proposal(name, "identifier")
     if read:
-        numbers, seen = _without(read, present, placeholders.CODES)
-        least, largest = _usual(numbers)
-        return Proposal(
-            name,
-            "numbers",
-            f"{{ range = [{least:.12g}, {largest:.12g}]{CLIPPED}{_gaps(gaps, seen)} }}",
-            f"numbers {min(numbers):g} to {max(numbers):g}, {lacks}{_named(seen)}",
-            f"about where {1 - 2 * RARE:.0%} of the values lie",
-            _named(seen),
-        )
+        least, largest = _usual(read)
+        rule = f'{{ range = [{least:.12g}, {largest:.12g}], outside = "clip"{gaps} }}'
+        return Proposal(name, "numbers", rule, f"about where {1 - 2 * RARE:.0%} of the values lie")
     common = sorted(value for value, count in counts.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
-        return Proposal(name, "ignored", "", f"no two values in {FEWEST_RECORDS} records each")
-    rule = f'values = [{", ".join(map(_quoted, common))}], other = "other"{_gaps(gaps, {})}'
-    discloses = f"which values {FEWEST_RECORDS} records have"
-    return Proposal(name, "values", f"{{ {rule} }}", different, discloses)
+        return Proposal(name, "ignored")
+    rule = f'{{ values = [{", ".join(map(_quoted, common))}], other = "other"{gaps} }}'
+    return Proposal(name, "values", rule, f"which values {FEWEST_RECORDS} records have")
 
 
 def written(
@@ -193,11 +158,6 @@ def notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> lis
         sentences.append(
             f"not used, since no two of their values are in ten records each: {', '.join(ignored)}"
         )
-    sentences += [
-        f"column '{each.name}': {each.placeholders.removeprefix('; ')}"
-        for each in proposals
-        if each.placeholders and each.rule
-    ]
     gaps = [each.name for each in proposals if each.rule and 'missing = "category"' in each.rule]
     if gaps:
         sentences.append(f"gaps in {', '.join(gaps)} are a feature, so that no row is left out")
@@ -225,45 +185,12 @@ def write_schema(file: Path, text: str, force: bool) -> None:
         written.write(text.encode())
 
 
-def _gaps(gaps: int, seen: Mapping[str, int]) -> str:
-    """Return the rule of missing values; a feature marks them, so that no record is left out."""
-    if not gaps and not seen:
-        return ""
-    texts = f", placeholders = [{', '.join(map(_quoted, seen))}]" if seen else ""
-    return f'{texts}, missing = "category"'
-
-
-def _without(
-    numbers: Sequence[float], texts: Sequence[str], codes: frozenset[float]
-) -> tuple[list[float], dict[str, int]]:
-    """Return numbers without placeholders, and how those are written, with their counts."""
-    absent = placeholders.found(numbers, codes)
-    kept = [number for number in numbers if number not in absent]
-    written = (text for text, number in zip(texts, numbers, strict=True) if number in absent)
-    return kept, Counter(written)
-
-
-def _named(seen: Mapping[str, int]) -> str:
-    return "".join(
-        f"; {text} in {count:,} record{'s' * (count > 1)} looks like a missing value, "
-        "and is read as missing"
-        for text, count in seen.items()
-    )
-
-
 def _numbers(values: Sequence[str]) -> list[float] | None:
     try:
         numbers = [float(value) for value in values]
     except ValueError:
         return None
     return numbers if all(map(math.isfinite, numbers)) else None
-
-
-def _days(values: Sequence[str], form: str) -> list[date] | None:
-    try:
-        return [datetime.strptime(value.strip(), form).date() for value in values]
-    except ValueError:
-        return None
 
 
 def _usual(numbers: Sequence[float]) -> tuple[float, float]:

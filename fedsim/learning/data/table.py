@@ -30,28 +30,24 @@ MOST_WHOLE = 2**53
 
 
 def read(source: Source) -> Dataset:
-    """Return the dataset of a file of separated values.
-
-    The first line is a header if it contains the label's name; otherwise columns are named c0, c1
-    and so on.
+    """Return the dataset of a file of separated values, whose first line names the columns.
 
     Raises InputError if the file is no table with such columns.
     """
     path = source.file
-    rows, form = csv_file.read(path)
-    names = _names(rows, source.label, path)
+    columns, form = csv_file.read(path)
+    if source.label not in columns:
+        raise InputError(
+            f"'{path}' has no column '{source.label}': set data.label to one of its first line "
+            f"({', '.join(columns)}), or give the file a header as its first line"
+        )
     for column in source.exclude:
-        if column not in names or column == source.label:
+        if column not in columns or column == source.label:
             raise InputError(
                 f"data.exclude names '{column}', which is not a feature of '{path}'; its columns "
-                f"are {', '.join(names)}"
+                f"are {', '.join(columns)}"
             )
-    return encode(source, path, columns_of(names, rows), form)
-
-
-def columns_of(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the columns [N] of rows by name, also of no rows."""
-    return dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
+    return encode(source, path, columns, form)
 
 
 def encode(
@@ -135,33 +131,3 @@ def _derived(
             f'data.exclude = "{",".join([*excluded, *unfit])}", or correct their values'
         )
     return schema
-
-
-def _names(rows: list[list[str]], label: str, path: Path) -> list[str]:
-    """Return the names of the columns, and take a header off the rows."""
-    first = rows[0]
-    header = label in first
-    names = rows.pop(0) if header else [f"c{number}" for number in range(len(first))]
-    if label not in names:
-        raise InputError(
-            f"'{path}' has no column '{label}': set data.label to one of its first line "
-            f"({', '.join(first)}) or, if that line is not a header, to one of c0 to {names[-1]}"
-        )
-    check_names(names, path)
-    for name, values in () if header else columns_of(names, rows).items():
-        present = np.asarray(values)[~is_missing(values)].tolist()
-        numeric = [typed(some).dtype.kind != "U" for some in (present, present[1:])]
-        if numeric == [False, True] and present[0] == values[0]:
-            raise InputError(
-                f"column {name} of '{path}' has numbers under '{values[0]}': if that is a header, "
-                "set data.label to the labels' name in it"
-            )
-    return names
-
-
-def check_names(names: Sequence[str], path: Path) -> None:
-    """Raise InputError unless every column has a name, and no two have the same."""
-    if len(set(names)) < len(names) or "" in names:
-        raise InputError(
-            f"the columns of '{path}' are {', '.join(names)}; give each a different name"
-        )

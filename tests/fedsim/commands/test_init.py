@@ -47,7 +47,7 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
 
 def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(fedsim, tmp_path):
     generator = np.random.default_rng(0)
-    months = np.where(np.arange(80) % 20 == 19, 999, generator.integers(60, size=80))
+    months = generator.integers(60, size=80)
     ages = [f"{n % 9},5" if n > 6 else "" for n in range(80)]
     rows = [f"p{n};{ages[n]};{months[n]};{n % 2}" for n in range(80)]
     path, file = tmp_path / "own.csv", tmp_path / "first.toml"
@@ -57,8 +57,7 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(fedsim
     for sentence in (
         "identifiers, which are no features: customer",
         "the file was read as values separated by ';', decimal commas, utf-8",
-        "column 'months': 999 in 4 records looks like a missing value, and is read as missing",
-        "gaps in age, months are a feature, so that no row is left out",
+        "gaps in age are a feature, so that no row is left out",
         "replace what its lines FROM RECORDS disclose",
     ):
         assert said.replace("\n", " ").count(sentence) == 1

@@ -1,7 +1,6 @@
 """`fedsim schema` as a user types it: a proposal that the project itself reads back."""
 
 import csv
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.learning.data import own_records, schema
-from fedsim.learning.data.columns import Dates, NumberColumn, Values
+from fedsim.learning.data.columns import NumberColumn, Values
 
 RECORDS = 60
 
@@ -47,12 +46,11 @@ def test_a_proposal_reads_the_table_that_it_is_of(fedsim, table, tmp_path):
     assert agreed.columns == {
         "age": NumberColumn(range=[22, 86], outside="clip", missing="category"),
         "ward": Values(values=["A", "B"], other="other"),
-        "admitted": Dates(date=[date(2021, 1, 1), date(2022, 1, 1)], format="%d.%m.%Y"),
         "weight": NumberColumn(range=[52, 90], outside="clip"),
     }
     found = own_records.inspect(str(table), agreed)
     assert (found.refused, found.total, len(found.records.labels)) == ((), RECORDS, RECORDS - 1)
-    assert found.ignored == ("patient id", "note")
+    assert found.ignored == ("patient id", "admitted", "note")
 
 
 def test_lines_that_were_read_off_the_records_are_marked(fedsim, table, tmp_path):
@@ -121,52 +119,6 @@ def test_a_schema_says_how_files_are_written_and_another_file_is_refused(fedsim,
     assert "file.separator is ',' in the run's schema, but ';' in" in schema.difference(
         agreed, plain
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "text", "count"),
-    [
-        ([*range(40), *[999] * 3], "999", 3),
-        ([*range(40), -1], "-1", 1),
-        ([*range(18, 99), *[99] * 12], "99", 12),
-        ([*range(40), *[5000] * 12], "5000", 12),
-        ([*range(40), 5000], "", 0),  # one person's
-        ([*range(99)], "", 0),
-        ([-1, 0, 1] * 20, "", 0),
-    ],
-)
-def test_a_value_that_looks_like_a_placeholder_is_no_end_of_a_range(
-    fedsim, tmp_path, values, text, count
-):
-    path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
-    rows = "".join(f"{value},{n % 2}\n" for n, value in enumerate(values))
-    path.write_text("months,label\n" + rows)
-    _, said, _ = fedsim("data", path, "--out", out)
-    agreed = schema.load(str(out))
-    column = agreed.columns["months"]
-    assert isinstance(column, NumberColumn)
-    assert column.placeholders == ([text] if text else [])
-    many = f"{count} record{'s' * (count > 1)}"
-    said = f"column 'months': {text} in {many} looks like a missing value, and is read as missing."
-    assert (said in " ".join(said.split())) == bool(text)
-    found = own_records.inspect(str(path), agreed)
-    assert len(found.records.labels) == len(values)
-    if text:
-        assert column.range[1] < 999
-        assert found.records.features[:, 1].sum() == count
-
-
-def test_a_date_that_stands_for_a_gap_is_no_first_day(fedsim, tmp_path):
-    days = [f"{2010 + n % 12}-05-{1 + n % 28:02}" for n in range(60)]
-    path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
-    rows = "".join(f"{day},{n % 2}\n" for n, day in enumerate([*days, "1900-01-01"]))
-    path.write_text("opened,label\n" + rows)
-    fedsim("data", path, "--out", out)
-    agreed = schema.load(str(out))
-    column = agreed.columns["opened"]
-    assert isinstance(column, Dates)
-    assert (column.date[0].year, column.placeholders) == (2010, ["1900-01-01"])
-    assert own_records.records(str(path), agreed).features[-1].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

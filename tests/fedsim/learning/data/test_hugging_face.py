@@ -121,3 +121,17 @@ def test_the_folder_may_stand_in_the_name():
     assert (data.name, data.root) == ("hf", "/some/folder")
     with pytest.raises(InputError, match="name the folder once"):
         from_run_config({"data.name": "hf:/some/folder", "data.root": "/another"})
+
+
+def test_columns_may_have_the_names_of_arrays(tmp_path):
+    """A label of another name, beside columns "labels" and "features", is still the label."""
+    columns = {
+        "x": [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]],
+        "labels": [5, 6, 7],
+        "features": [8, 9, 10],
+        "y": [1, 0, 1],
+    }
+    found = load("hf", str(_saved(datasets.Dataset.from_dict(columns), tmp_path / "data")), "y")
+    assert found.train.labels.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(found.train.features, columns["x"])
+    assert found.columns["labels"].tolist() == [5, 6, 7]

@@ -1,14 +1,10 @@
-"""IDX files: MNIST and Fashion-MNIST are the originals or refused, and anybody's are read."""
+"""Pictures of the user's own in MNIST's format."""
 
 import gzip
-import hashlib
 import struct
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from torchvision import datasets
 
 from adversaries.errors import InputError
 from fedsim.learning.data import idx, load
@@ -39,146 +35,6 @@ def write(folder, files, *, zipped=False):
             (folder / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
         else:
             (folder / name).write_bytes(content)
-
-
-@pytest.fixture
-def small_mnist(monkeypatch):
-    """Small files that pass for MNIST."""
-    files = small_files()
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    monkeypatch.setattr(idx, "MNIST_SHA256", digests)
-    return files
-
-
-@pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize("folder", [".", "raw", "MNIST/raw"])
-def test_mnist_is_found_where_its_files_usually_lie(tmp_path, folder, zipped, small_mnist):
-    write(tmp_path / folder, small_mnist, zipped=zipped)
-    dataset = load("mnist", str(tmp_path))
-    assert dataset.test is not None
-    assert dataset.train.features.shape == (12, 1, 28, 28)
-    assert dataset.test.features.shape == (5, 1, 28, 28)
-    assert dataset.train.features.dtype == np.float32
-    pixels = np.frombuffer(small_mnist[IMAGES][16:], dtype=np.uint8)
-    np.testing.assert_array_equal(
-        dataset.train.features.ravel(), pixels.astype(np.float32) / np.float32(255)
-    )
-    np.testing.assert_array_equal(dataset.train.labels, np.arange(12) % 10)
-    assert (dataset.classes, dataset.kind) == (10, "image")
-
-
-@pytest.mark.parametrize("missing", idx.TRAIN + idx.TEST)
-def test_a_missing_mnist_file_is_named_and_the_download_offered(tmp_path, missing):
-    files = small_files()
-    del files[missing]
-    write(tmp_path, files)
-    with pytest.raises(InputError) as refusal:
-        load("mnist", str(tmp_path))
-    complaint = str(refusal.value)
-    assert (
-        f"'{missing}' or '{missing}.gz' is not in '{tmp_path}', its raw/, its MNIST/" in complaint
-    )
-    assert "data.root=PATH" in complaint
-    assert "data.download=true" in complaint
-
-
-@pytest.mark.parametrize("changed", idx.TRAIN + idx.TEST)
-@pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
-def test_a_file_that_is_not_mnists_is_refused_by_name(tmp_path, small_mnist, changed, zipped):
-    content = bytearray(small_mnist[changed])
-    content[-1] ^= 1
-    write(tmp_path, small_mnist | {changed: bytes(content)}, zipped=zipped)
-    with pytest.raises(
-        InputError,
-        match=rf"{changed}(\.gz)?' is damaged or not the original MNIST file {changed} "
-        r"\(sha256 .*put the original in its place.*data.name = \"idx\"",
-    ):
-        load("mnist", str(tmp_path))
-
-
-@pytest.mark.slow
-def test_the_real_mnist(real):
-    dataset = load("mnist", str(real("mnist")))
-    assert dataset.test is not None
-    assert dataset.train.features.shape == (60_000, 1, 28, 28)
-    assert dataset.test.features.shape == (10_000, 1, 28, 28)
-    assert dataset.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
-    assert dataset.test.labels[:5].tolist() == [7, 2, 1, 0, 4]
-    assert dataset.train.features.mean(dtype=np.float64) == pytest.approx(0.1307, abs=5e-5)
-    assert (dataset.train.features.min(), dataset.train.features.max()) == (0, 1)
-
-
-def test_what_is_missing_is_downloaded_only_when_asked(tmp_path, small_mnist, monkeypatch, capsys):
-    asked = []
-
-    def torchvisions(root, *, download):
-        asked.append((root, download))
-        write(Path(root) / "MNIST" / "raw", small_mnist)
-        sys.stdout.write("Downloading\n")
-
-    monkeypatch.setattr(datasets, "MNIST", torchvisions)
-    root = tmp_path / "absent"
-    with pytest.raises(InputError, match=r"there is no folder.*data.download=true"):
-        load("mnist", str(root))
-    assert not asked
-    assert len(load("mnist", str(root), download=True).train) == 12
-    assert asked == [(str(root), True)]
-    assert capsys.readouterr().out == ""
-    # What is there is not fetched again.
-    assert len(load("mnist", str(root / "MNIST"), download=True).train) == 12
-    assert len(asked) == 1
-
-
-@pytest.mark.parametrize(
-    "error", [RuntimeError("File not found\nor corrupted."), OSError("no route to host")]
-)
-def test_a_download_that_fails_is_one_line(tmp_path, error, monkeypatch):
-    def fail(root, *, download):
-        raise error
-
-    monkeypatch.setattr(datasets, "FashionMNIST", fail)
-    monkeypatch.setattr(fail, "resources", [], raising=False)
-    with pytest.raises(InputError, match=r"cannot download fashion-mnist to '.*' \(.*yourself$"):
-        load("fashion-mnist", str(tmp_path), download=True)
-
-
-@pytest.mark.parametrize("kept", [False, True], ids=["nothing", "a file"])
-def test_a_download_that_fails_leaves_no_empty_folders(tmp_path, kept, monkeypatch):
-    def fail(root, *, download):
-        (Path(root) / "MNIST" / "raw").mkdir(parents=True)
-        if kept:
-            (Path(root) / "MNIST" / "raw" / LABELS).write_bytes(b"fetched")
-        raise RuntimeError("Error downloading")
-
-    monkeypatch.setattr(datasets, "MNIST", fail)
-    there = tmp_path / "there"
-    there.mkdir()
-    with pytest.raises(InputError, match="cannot download mnist"):
-        load("mnist", str(there / "new" / "root"), download=True)
-    left = [str(path.relative_to(there)) for path in there.rglob("*") if path.is_file()]
-    assert left == ([f"new/root/MNIST/raw/{LABELS}"] if kept else [])
-    assert there.is_dir()
-    assert (there / "new").exists() == kept
-
-
-@pytest.mark.slow
-def test_the_real_fashion_mnist_whoever_packed_it(real, tmp_path):
-    folder = real("fashion-mnist")
-    dataset = load("fashion-mnist", str(folder))
-    assert dataset.test is not None
-    assert np.bincount(dataset.train.labels).tolist() == [6000] * 10
-    assert np.bincount(dataset.test.labels).tolist() == [1000] * 10
-    for path in folder.glob("*.gz"):
-        packed = gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=1)
-        assert packed != path.read_bytes()
-        (tmp_path / path.name).write_bytes(packed)
-    assert load("fashion-mnist", str(tmp_path)).train.labels[:3].tolist() == [9, 0, 0]
-
-
-def test_fashion_mnist_is_not_mnist(tmp_path, small_mnist):
-    write(tmp_path, small_mnist, zipped=True)
-    with pytest.raises(InputError, match=r"not the original FashionMNIST file train-images"):
-        load("fashion-mnist", str(tmp_path))
 
 
 def test_anybodys_idx_files_are_read_without_a_checksum(tmp_path):

@@ -154,7 +154,7 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path):
         ("classes = ['a', 'b']\n[columns]\nx = 3", "column 'x': a column is .least, largest"),
         (
             "classes = ['a', 'b']\n[columns]\nx = { unit = 'kg' }",
-            "needs exactly one of range, values, date",
+            "needs exactly one of range, values",
         ),
         (
             "classes = ['a', 'b']\n[columns]\nx = { range = [0, 9], missing = 12 }",
@@ -222,15 +222,9 @@ weight = { range = [0, 200], unit = "kg", missing = 80 }
 pulse = { range = [0, 200], missing = "category" }
 ward = { values = ["A", "B"], other = "other", missing = "category" }
 sex = { values = ["f", "m"], missing = "f", other = "drop" }
-
-[columns.admitted]
-date = [2020-01-01, 2021-01-01]
-format = "%d.%m.%Y"
-parts = ["year", "month", "days"]
-missing = "category"
 """)
-NAMES = ["patient", "age", "weight", "pulse", "ward", "sex", "admitted", "readmitted", "note"]
-WHOLE = ["p1", "50", "100", "100", "A", "m", "01.01.2020", "yes", ""]
+NAMES = ["patient", "age", "weight", "pulse", "ward", "sex", "readmitted", "note"]
+WHOLE = ["p1", "50", "100", "100", "A", "m", "yes", ""]
 
 
 def _hospital(place, *rows):
@@ -249,19 +243,17 @@ def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path):
             "pulse": "?",
             "ward": "C",
             "sex": "",
-            "admitted": "01.01.2021",
         },
-        {"ward": "NA", "admitted": ""},
+        {"ward": "NA"},
     ]
     found = own_records.inspect(_hospital(tmp_path, *rows), HOSPITAL)
     assert HOSPITAL.features[:7] == (
         *("age", "weight", "pulse", "pulse=missing", "ward=A", "ward=B", "ward=missing"),
     )
-    months = np.eye(12)
     expected = [
-        [0.5, 0.5, 0.5, 0, 1, 0, 0, 0, 0, 1, 0, *months[0], 0, 0],
-        [1, 0.4, 0, 1, 0, 0, 0, 1, 1, 0, 1, *months[0], 1, 0],
-        [0.5, 0.5, 0.5, 0, 0, 0, 1, 0, 0, 1, 0, *0 * months[0], 0, 1],
+        [0.5, 0.5, 0.5, 0, 1, 0, 0, 0, 0, 1],
+        [1, 0.4, 0, 1, 0, 0, 0, 1, 1, 0],
+        [0.5, 0.5, 0.5, 0, 0, 0, 1, 0, 0, 1],
     ]
     np.testing.assert_allclose(found.records.features, expected, rtol=1e-6)
     assert len(HOSPITAL.features) == len(expected[0])
@@ -279,7 +271,7 @@ def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path):
 
 def test_every_problem_is_said_once_with_its_records(tmp_path):
     rows = [{}, {"age": ""}, {"sex": "x"}, {"readmitted": ""}, *[{"weight": "heavy"}] * 7]
-    path = _hospital(tmp_path, *rows, {"admitted": "2020-01-01"}, {"pulse": "-1"})
+    path = _hospital(tmp_path, *rows, {"pulse": "-1"})
     found = own_records.inspect(path, HOSPITAL)
     assert [str(each) for each in found.problems if each.drop] == [
         "column 'age': no value (record 2)",
@@ -288,10 +280,9 @@ def test_every_problem_is_said_once_with_its_records(tmp_path):
     ]
     assert [str(each) for each in found.refused] == [
         "column 'weight': not a number: 'heavy' (7 records: 5, 6, 7, 8, 9, …)",
-        "column 'pulse': outside of the range 0 to 200: '-1' (record 13)",
-        "column 'admitted': not a date in the format %d.%m.%Y: '2020-01-01' (record 12)",
+        "column 'pulse': outside of the range 0 to 200: '-1' (record 12)",
     ]
-    with pytest.raises(InputError, match=r"'weight': .*; column 'pulse': .*; column 'admitted'"):
+    with pytest.raises(InputError, match=r"'weight': .*; column 'pulse': "):
         own_records.records(path, HOSPITAL)
 
 
@@ -304,12 +295,6 @@ def test_records_that_are_left_out_are_counted_and_none_is_left_out_of_a_predict
         own_records.records(path, HOSPITAL, labelled=False)
     with pytest.raises(InputError, match="has no records that the schema keeps"):
         own_records.records(_hospital(tmp_path, {"age": ""}), HOSPITAL)
-
-
-def test_a_date_outside_of_its_days_is_refused_with_them(tmp_path):
-    path = _hospital(tmp_path, {"admitted": "02.01.2021"})
-    (problem,) = own_records.inspect(path, HOSPITAL).refused
-    assert problem.message == "outside of 2020-01-01 to 2021-01-01: '02.01.2021'"
 
 
 def test_a_table_with_a_header_alone_is_a_client_without_records(tmp_path):
