@@ -146,7 +146,7 @@ def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> di
         },
         "challenge": asdict(plan.challenge()),
         "client_sizes": [len(loaded.owned_by(client)) for client in clients],
-        "label_skew": round(
+        "mean_label_skew": round(
             distribution.hold(loaded.split, loaded.client_of, len(clients)).mean_skew, 4
         ),
         "dataset": loaded.split.dataset.name,

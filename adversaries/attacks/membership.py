@@ -16,7 +16,7 @@ from torch import Tensor
 
 from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import Interval, significance, wilson
+from adversaries.statistics.intervals import Interval, significance
 
 Losses = Tensor | npt.ArrayLike
 
@@ -117,47 +117,6 @@ def membership_advantage(
     reach = float(stdtrit(trials - 1, 1 - alpha / 2)) * error
     interval = Interval(max(-1.0, point - reach), min(1.0, point + reach), confidence)
     return MeanAdvantage(point, error, interval, trials)
-
-
-def over_records(
-    true_positive_rate: Floats,
-    false_positive_rate: Floats,
-    members: int,
-    others: int,
-    confidence: float,
-) -> Interval | None:
-    """Return the interval of the mean advantage over fresh records; None for one trial.
-
-    Trials and records are crossed, so the variance of the mean has one part for each: the records'
-    is at most p (1 - p)/n for n members that are called members with probability p, and the same
-    for non-members. Wilson's intervals of both rates and Student's interval of the trials are
-    joined by their distances from the estimates, squared and summed. The dependence of the model on
-    its members is left out.
-
-    Args:
-        true_positive_rate: float64 [T].
-        false_positive_rate: float64 [T].
-        members: number of members in each trial, at least 1.
-        others: number of non-members in each trial, at least 1.
-        confidence: in (0, 1).
-
-    Raises InputError for confidence out of range, or for rates or records that cannot be compared.
-    Source: Zou and Donner, "Construction of confidence limits about effect measures", 2008.
-    """
-    if members < 1 or others < 1:
-        raise InputError(f"there are {members} members and {others} others; give at least one each")
-    mean = membership_advantage(true_positive_rate, false_positive_rate, confidence)
-    if mean.interval is None:
-        return None
-    true, false = float(true_positive_rate.mean()), float(false_positive_rate.mean())
-    inside, outside = wilson(true, members, confidence), wilson(false, others, confidence)
-    trials = mean.interval
-    # Zou and Donner: the difference is smallest where TPR is low and FPR is high, so each end joins
-    # the distances on those sides.
-    below = math.hypot(true - inside.low, outside.high - false, mean.point - trials.low)
-    above = math.hypot(inside.high - true, false - outside.low, trials.high - mean.point)
-    low, high = max(-1.0, mean.point - below), min(1.0, mean.point + above)
-    return Interval(low, high, confidence)
 
 
 def _float64(values: Losses) -> Floats:

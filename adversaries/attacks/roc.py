@@ -8,18 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+import numpy.typing as npt
 
 from adversaries.arrays import Bools, Floats
 from adversaries.attacks.membership import MeanAdvantage, membership_advantage
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, binomial_high, binomial_low, significance
-
-REPLICATES = 1000
-"""Bootstrap samples of the models."""
-
-THRESHOLDS = 2048
-"""Largest number of thresholds at which the bootstrap counts."""
 
 FEWEST_FALSE = 10
 """Fewest false positives behind a rate at which true positives are reported."""
@@ -51,9 +45,15 @@ class Curve:
 
     def true_positive_at(self, rate: float) -> float:
         """Return the largest true positive rate at a false positive rate of at most `rate`."""
+        return float(self.true_positive[self._place(rate)])
+
+    def threshold_at(self, rate: float) -> float:
+        """Return the lowest threshold with a false positive rate of at most `rate`."""
+        return float(self.thresholds[self._place(rate)])
+
+    def _place(self, rate: float) -> int:
         # The margin keeps a threshold whose rate is exactly this one, up to rounding.
-        place = np.searchsorted(self.false_positive, rate * (1 + 1e-12), side="right") - 1
-        return float(self.true_positive[place])
+        return int(np.searchsorted(self.false_positive, rate * (1 + 1e-12), side="right")) - 1
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Performance:
 
     Attributes:
         curve: of all pairs together.
-        area: under the curve.
+        area: under a model's curve.
         true_positive: by false positive rate, without rates for which there are too few pairs.
         advantage: at the given threshold.
     """
@@ -110,57 +110,37 @@ def curve(scores: Floats, members: Bools) -> Curve:
 
 
 def performance(
-    scores: Floats,
-    members: Bools,
-    confidence: float,
-    rates: Sequence[float],
-    generator: np.random.Generator,
-    threshold: float,
+    scores: Floats, members: Bools, confidence: float, rates: Sequence[float], threshold: float
 ) -> Performance:
     """Return the performance of scores: curve, area, true positives and advantage.
 
-    The intervals of area and true positives are percentiles of the bootstrap over models, widened
-    to Student's t for N models. The advantage has a t interval across models.
+    All but the curve are means over models, with Student's t intervals across them. True positives
+    are at the threshold at which all models together have the wanted rate of false positives.
 
     Args:
         scores: float64 [N, n], higher where membership is likelier.
         members: bool [N, n], True for members.
         confidence: of the intervals, in (0, 1).
         rates: false positive rates for which true positives are wanted.
-        generator: of the bootstrap.
         threshold: least score of a member, fixed without these models.
 
     Raises InputError for arrays or scores that cannot be compared, or for confidence out of range.
-    Source:
-        T. Hesterberg, "What teachers should know about the bootstrap", 2015.
     """
-    alpha = significance(confidence)
     whole = curve(scores, members)
+    gained = advantage(scores, members, confidence, threshold)
     others = members.size - int(members.sum())
     wanted = [rate for rate in rates if rate * others >= FEWEST_FALSE]
-    gained = advantage(scores, members, confidence, threshold)
-    if len(scores) == 1:
-        alone = {rate: Estimate(whole.true_positive_at(rate), None) for rate in wanted}
-        return Performance(whole, Estimate(whole.area, None), alone, gained)
-    areas, true_positives = _bootstrap(whole, scores, members, wanted, generator)
-    models = len(scores)
-    # Hesterberg's expanded percentile: the bootstrap's variance lacks the factor N/(N - 1), and few
-    # models need Student's quantile.
-    tail = float(ndtr(np.sqrt(models / (models - 1)) * stdtrit(models - 1, alpha / 2)))
+    areas = [curve(*row).area for row in zip(scores[:, None], members[:, None], strict=True)]
 
-    def interval(values: Floats) -> Interval:
-        low, high = np.quantile(values, [tail, 1 - tail])
-        return Interval(float(low), float(high), confidence)
+    def estimate(values: npt.ArrayLike) -> Estimate:
+        mean = membership_advantage(np.asarray(values), np.zeros(len(scores)), confidence)
+        return Estimate(mean.point, mean.interval)
 
-    return Performance(
-        whole,
-        Estimate(whole.area, interval(areas)),
-        {
-            rate: Estimate(whole.true_positive_at(rate), interval(values))
-            for rate, values in zip(wanted, true_positives, strict=True)
-        },
-        gained,
-    )
+    def share(threshold: float) -> Floats:
+        return ((scores >= threshold) & members).sum(axis=1) / members.sum(axis=1)
+
+    true_positive = {rate: estimate(share(whole.threshold_at(rate))) for rate in wanted}
+    return Performance(whole, estimate(areas), true_positive, gained)
 
 
 def independent_area(scores: Floats, members: Bools, confidence: float) -> Estimate:
@@ -207,47 +187,6 @@ def advantage(scores: Floats, members: Bools, confidence: float, threshold: floa
     true = (called * members).sum(axis=1) / inside
     false = (called * ~members).sum(axis=1) / (members.shape[1] - inside)
     return membership_advantage(true, false, confidence)
-
-
-def _bootstrap(
-    whole: Curve,
-    scores: Floats,
-    members: Bools,
-    rates: Sequence[float],
-    generator: np.random.Generator,
-) -> tuple[Floats, list[Floats]]:
-    """Return the areas [B] and the true positives at each rate [B] of samples of the models."""
-    models = len(scores)
-    # Thresholds are finest in the tail of few false positives, which matters most.
-    steps = np.concatenate([np.geomspace(1e-6, 1, THRESHOLDS // 2), np.linspace(0, 1, THRESHOLDS)])
-    places = np.searchsorted(whole.false_positive, np.unique(steps), side="right") - 1
-    grid = np.unique(whole.thresholds[places])  # ascending; the infinite one is the last
-    if len(whole.thresholds) <= THRESHOLDS:
-        grid = whole.thresholds[::-1]
-    # The place of each pair among the thresholds, numbered separately for each model.
-    bins = np.searchsorted(grid, scores, side="right")
-    bins += (len(grid) + 1) * np.arange(models)[:, None]
-
-    def counts(chosen: Bools) -> Floats:
-        """Return the number of pairs of each model called members at each threshold, [N, m]."""
-        sizes = np.bincount(bins[chosen], minlength=models * (len(grid) + 1))
-        # Bin i has the scores from threshold i - 1 up to i: the bins from i on are above.
-        above = sizes.reshape(models, -1)[:, ::-1].cumsum(axis=1)[:, :-1]
-        return above.astype(np.float64)
-
-    # The number of times each model is in each sample [B, N]; counts of a sample are sums.
-    drawn = generator.multinomial(models, np.full(models, 1 / models), size=REPLICATES)
-    true, false = (drawn @ counts(chosen) for chosen in (members, ~members))
-    all_true, all_false = (drawn @ chosen.sum(axis=1)[:, None] for chosen in (members, ~members))
-    # A sample may lie below the point (1, 1) of the lowest threshold, which calls all members.
-    true = np.concatenate([np.zeros_like(all_true), true, all_true], axis=1) / all_true
-    false = np.concatenate([np.zeros_like(all_false), false, all_false], axis=1) / all_false
-    areas = np.trapezoid(true, false, axis=1)
-    at = [
-        np.take_along_axis(true, (false <= rate * (1 + 1e-12)).sum(axis=1)[:, None] - 1, 1)[:, 0]
-        for rate in rates
-    ]
-    return areas, at
 
 
 def _check(scores: Floats, members: Bools) -> None:

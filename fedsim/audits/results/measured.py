@@ -103,7 +103,7 @@ class MembershipAttack:
     advantage: Real | None
     """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
-    """Interval of the advantage over fresh records and trials."""
+    """Interval of the advantage over trials, for these records."""
     tpr: Real | None = None
     """Share of members that the attack calls members."""
     fpr: Real | None = None

@@ -33,7 +33,7 @@ class DataFacts:
     held_out: int
     """Records on which the model was evaluated."""
     client_sizes: list[int]
-    label_skew: Real | None
+    mean_label_skew: Real | None
     """How far the clients' label mixes are from D's, as measured and by chance."""
 
 

@@ -196,11 +196,9 @@ def _against_all(run: AuditedRun) -> MembershipAttack:
     rates = run.transcript["true_positive_rate"], run.transcript["false_positive_rate"]
     false_positives = float(rates[1].mean())
     population = membership.membership_advantage(*rates, run.confidence)
-    members = sum(run.facts["client_sizes"]) - target_records(run)
-    fresh = membership.over_records(*rates, members, run.facts["held_out"], run.confidence)
     return MembershipAttack(
         advantage=population.point,
-        advantage_interval=fresh and fresh.ends,
+        advantage_interval=population.interval and population.interval.ends,
         tpr=float(rates[0].mean()),
         fpr=false_positives,
     )

@@ -99,7 +99,7 @@ def data(run: AuditedRun) -> DataFacts:
         records=config.data.records,
         held_out=facts["held_out"],
         client_sizes=facts["client_sizes"],
-        label_skew=facts["label_skew"],
+        mean_label_skew=facts["mean_label_skew"],
     )
 
 

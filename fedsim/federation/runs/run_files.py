@@ -61,7 +61,7 @@ class RunFacts(FactsPart):
     versions: dict[str, str]
     challenge: ChosenChallenge
     client_sizes: list[Count]
-    label_skew: Number | None
+    mean_label_skew: Number | None
     dataset: str
     held_out: Count
     majority: Annotated[float, Field(ge=0, le=1)]

@@ -367,7 +367,7 @@ SETTINGS = """
 {{ fact("Data", report.data.name ~ ", " ~ report.data.records ~ " records") }}
 {{ fact("Records of each client",
         sizes | min ~ " to " ~ sizes | max ~ ", median " ~ "%g" % median(sizes)) }}
-{{ fact("Label skew", report.data.label_skew | plain) }}
+{{ fact("Label skew", report.data.mean_label_skew | plain) }}
 {{ fact("Network", report.config["model.name"] | plain ~ ", " ~ report.model.parameters ~
         " parameters") }}
 {{ fact("Noise multiplier",

@@ -37,9 +37,6 @@ RATES = (0.001, 0.01, 0.1)
 DRAWN = np.geomspace(1e-5, 1, 101)
 """False positive rates at which curves are reported and drawn."""
 
-RESAMPLING_SEED = 0x5EED
-"""Seed of the bootstrap. It is fixed, so that the same losses give the same report."""
-
 LABEL = (
     "Attacks give lower bounds: another attack may succeed where these fail. Every second model "
     "is a shadow model, and the others are attacked. Intervals are over the attacked models, for "
@@ -190,11 +187,10 @@ def assemble(
     """Return how each attack performs on the attacked models."""
     shadows = membership_game.of_shadows(len(game.observations.losses))
     members = game.observations.inclusion[~shadows]
-    generator = np.random.default_rng(RESAMPLING_SEED)
     results = {}
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
-        measured = performance(scores, members, confidence, RATES, generator, threshold)
+        measured = performance(scores, members, confidence, RATES, threshold)
         results[name] = Attacked(attack, measured)
     limits = Limits.of(game.mechanism, experiment.game.scheme.privacy.delta)
     return MembershipReport(experiment, confidence, game, members, limits, results, seconds)
@@ -283,9 +279,8 @@ def page(report: MembershipReport) -> StudyPage:
     """Return what the study says, with its table and figure."""
     experiment, values = report.experiment, report.as_json()
     how = (
-        f"Intervals of {100 * report.confidence:g}%: Student's t across "
-        f"{len(report.inclusion)} attacked models for the advantage, a bootstrap over them for the "
-        "rest. A fair coin puts each record of D into a model's training data. The other "
+        f"Means and intervals of {100 * report.confidence:g}% (Student's t) are over "
+        f"{len(report.inclusion)} attacked models. A fair coin puts each record of D into a model's training data. The other "
         f"{values['shadow_models']} models are shadow models; they also choose the thresholds."
     )
     caption = (

@@ -12,7 +12,6 @@ from scipy import stats
 
 from adversaries.attacks.membership import (
     membership_advantage,
-    over_records,
     yeom,
     yeom_challenge,
 )
@@ -136,53 +135,6 @@ def test_membership_advantage_is_the_mean_difference_with_students_interval(true
         low, high = stats.t.interval(confidence, true.size - 1, np.mean(true - false), spread)
         assert found.interval.low == pytest.approx(max(-1, low), abs=1e-9)
         assert found.interval.high == pytest.approx(min(1, high), abs=1e-9)
-
-
-def drawn(rng, decisive, trials=40):
-    """TPR and FPR of trials that share 60 members and 50 others, freshly drawn; 0.2 apart.
-
-    decisive: how much a record's own nature decides, against each trial's luck with it.
-    """
-    luck = rng.normal(0, 0.3, trials)[:, None]  # of a trial, with all of its records
-
-    def rate(records, mean):
-        own = rng.normal(0, decisive, records) + luck + rng.standard_normal((trials, records))
-        return (own < mean * np.sqrt(decisive**2 + 0.3**2 + 1)).mean(1)
-
-    return rate(60, 0.2533), rate(50, -0.2533)
-
-
-@pytest.mark.parametrize("decisive", [0.5, 3.0])
-def test_the_interval_over_records_holds_the_advantage_of_fresh_ones(decisive):
-    """And that over trials, which is about the same records throughout, does not."""
-    rng, repeats, truth = np.random.default_rng(4), 400, 0.2
-    held = of_these = 0
-    widths, points = [], []
-    for _ in range(repeats):
-        rates = drawn(rng, decisive)
-        these, fresh = membership_advantage(*rates, 0.95), over_records(*rates, 60, 50, 0.95)
-        assert these.interval and fresh
-        held += fresh.low < truth < fresh.high
-        of_these += these.interval.low < truth < these.interval.high
-        widths.append((fresh.high - fresh.low) / 2)
-        points.append(these.point)
-    assert stats.binom.cdf(held, repeats, 0.95) > 1e-3
-    assert of_these < (0.8 if decisive < 1 else 0.4) * repeats
-    # Where records decide alone it is no wider than it must be.
-    assert np.mean(widths) < (4 if decisive < 1 else 1.25) * 1.96 * np.std(points)
-
-
-def test_more_trials_narrow_the_interval_over_records_no_further_than_its_records_allow():
-    same = np.full(10_000, 0.6), np.full(10_000, 0.5)
-    found = over_records(*same, 100, 100, 0.95)
-    assert found is not None
-    by_records = 1.96 * np.sqrt(0.24 / 100 + 0.25 / 100)
-    assert (found.high - found.low) / 2 == pytest.approx(by_records, rel=0.03)
-    nobody = over_records(np.zeros(50), np.zeros(50), 100, 100, 0.95)
-    assert nobody is not None and nobody.low < -0.03 and nobody.high > 0.03
-    assert over_records(np.ones(1), np.ones(1), 10, 10, 0.95) is None
-    with pytest.raises(InputError, match="0 members"):
-        over_records(*same, 0, 10, 0.95)
 
 
 def test_one_trial_has_a_point_but_no_interval():

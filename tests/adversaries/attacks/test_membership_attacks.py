@@ -101,7 +101,7 @@ def test_nothing_is_won_where_losses_know_nothing_of_membership(name):
     losses = losses_of(base + rng.normal(0, 1, (128, 40)))
     seen = Observations(losses, inclusion, losses_of(rng.normal(0, 1, (128, 50))))
     scores, threshold = attacked(ATTACKS[name], seen)
-    found = performance(scores, inclusion[~of_shadows(128)], 0.999, [0.01], rng, threshold)
+    found = performance(scores, inclusion[~of_shadows(128)], 0.999, [0.01], threshold)
     for interval, truth in ((found.advantage.interval, 0.0), (found.area.interval, 0.5)):
         assert interval is not None
         assert interval.low <= truth <= interval.high

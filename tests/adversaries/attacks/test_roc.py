@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
-from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from adversaries.attacks.roc import advantage, curve, independent_area, performance
@@ -41,7 +40,7 @@ def test_true_positives_are_read_where_false_ones_are_no_more_than_asked():
 
 def test_estimates_are_those_of_a_known_game():
     scores, members = game(200, 50, 1, 0, 1)
-    found = performance(scores, members, 0.999, [0.01, 0.1], np.random.default_rng(0), 0.5)
+    found = performance(scores, members, 0.999, [0.01, 0.1], 0.5)
     truths = {0.01: norm.cdf(norm.ppf(0.01) + 1), 0.1: norm.cdf(norm.ppf(0.1) + 1)}
     for rate, truth in truths.items():
         interval = found.true_positive[rate].interval
@@ -55,31 +54,13 @@ def test_estimates_are_those_of_a_known_game():
     assert low < 2 * norm.cdf(0.5) - 1 < high
 
 
-def test_the_bootstrap_on_a_grid_of_thresholds_is_that_of_whole_curves():
-    """Models taken again, one replicate at a time, give the same spread."""
-    scores, members = game(30, 200, 1, 0.5, 2)  # more pairs than thresholds on the grid
-    found = performance(scores, members, 0.9, [0.05], np.random.default_rng(0), 0.5)
-    generator = np.random.default_rng(0)
-    drawn = generator.multinomial(30, np.full(30, 1 / 30), size=1000)
-    curves = [curve(np.repeat(scores, w, 0), np.repeat(members, w, 0)) for w in drawn[:300]]
-    # The normal quantile that stands for Student's with 29 degrees of freedom, and for 29/30.
-    tail = norm.cdf(student.ppf(0.05, 29) * np.sqrt(30 / 29))
-    expected = np.quantile([c.area for c in curves], [tail, 1 - tail])
-    assert found.area.interval is not None
-    assert [found.area.interval.low, found.area.interval.high] == pytest.approx(expected, abs=0.01)
-    expected = np.quantile([c.true_positive_at(0.05) for c in curves], [tail, 1 - tail])
-    interval = found.true_positive[0.05].interval
-    assert interval is not None
-    assert [interval.low, interval.high] == pytest.approx(expected, abs=0.02)
-
-
 def test_intervals_are_wider_where_the_pairs_of_a_model_go_together():
     """Some models betray all of their members, and others none of them."""
     widths = []
     for common in (0.0, 1.0):
         scores, members = game(40, 100, 1, 0, 3)
         scores += common * members * np.random.default_rng(0).choice([-1, 1], (40, 1))
-        area = performance(scores, members, 0.95, [], np.random.default_rng(0), 0.0).area
+        area = performance(scores, members, 0.95, [], 0.0).area
         assert area.interval is not None
         widths.append(area.interval.high - area.interval.low)
     assert widths[1] > 2 * widths[0]
@@ -99,13 +80,13 @@ def test_the_advantage_is_the_mean_over_models_of_rates_at_a_threshold():
 
 def test_rates_that_too_few_pairs_can_show_are_left_out():
     scores, members = game(10, 60, 1, 0, 5)
-    found = performance(scores, members, 0.95, [0.001, 0.1], np.random.default_rng(0), 0.5)
+    found = performance(scores, members, 0.95, [0.001, 0.1], 0.5)
     assert list(found.true_positive) == [0.1]
 
 
 def test_one_model_has_no_interval():
     scores, members = game(1, 60, 1, 0, 6)
-    found = performance(scores, members, 0.95, [0.5], np.random.default_rng(0), 0.5)
+    found = performance(scores, members, 0.95, [0.5], 0.5)
     assert found.area.interval is None
     assert found.true_positive[0.5].interval is None
     assert found.advantage.interval is None
@@ -122,7 +103,7 @@ def test_one_model_has_no_interval():
 )
 def test_what_has_no_curve_is_refused(scores, members, message):
     with pytest.raises(InputError, match=message):
-        performance(scores, members, 0.95, [], np.random.default_rng(0), 0.0)
+        performance(scores, members, 0.95, [], 0.0)
 
 
 def test_the_area_of_independent_trials_is_the_share_of_pairs():

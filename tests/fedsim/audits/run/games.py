@@ -45,7 +45,7 @@ def gaussian_game(config, strength=1.0, seed=0, trials=TRIALS):
             "label": None,
         },
         "client_sizes": [12, 12],
-        "label_skew": None,
+        "mean_label_skew": None,
         "gradient_fallbacks": {},
         "frozen_parameters": 0,
         "precision": "float32",

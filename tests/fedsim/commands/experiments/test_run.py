@@ -37,7 +37,7 @@ def test_a_run_leaves_a_report_and_can_be_repeated(fedsim, experiment, tmp_path)
         "figures",
     }
     report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert 0 <= report["data"]["label_skew"]["measured"] < 1
+    assert 0 <= report["data"]["mean_label_skew"] < 1
     assert "Label skew" in (tmp_path / "run" / "report.html").read_text()
     assert report["trials"] == 8
     again = tmp_path / "again"
