@@ -4,11 +4,12 @@ Scores and memberships are [N, n], of N models and n records. Intervals are over
 assumed to be independent: no model's losses or coins may enter another model's scores.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from scipy.special import stdtrit
 
 from adversaries.arrays import Bools, Floats
 from adversaries.attacks.membership import MeanAdvantage, membership_advantage
@@ -75,7 +76,7 @@ class Performance:
 
     Attributes:
         curve: of all pairs together.
-        area: under a model's curve.
+        area: under the curve.
         true_positive: by false positive rate, without rates for which there are too few pairs.
         advantage: at the given threshold.
     """
@@ -114,8 +115,8 @@ def performance(
 ) -> Performance:
     """Return the performance of scores: curve, area, true positives and advantage.
 
-    All but the curve are means over models, with Student's t intervals across them. True positives
-    are at the threshold at which all models together have the wanted rate of false positives.
+    Intervals are Student's across models. Those of the area and of true positives use the jackknife
+    over models; the threshold of a rate is that of all models together.
 
     Args:
         scores: float64 [N, n], higher where membership is likelier.
@@ -130,17 +131,34 @@ def performance(
     gained = advantage(scores, members, confidence, threshold)
     others = members.size - int(members.sum())
     wanted = [rate for rate in rates if rate * others >= FEWEST_FALSE]
-    areas = [curve(*row).area for row in zip(scores[:, None], members[:, None], strict=True)]
 
-    def estimate(values: npt.ArrayLike) -> Estimate:
-        mean = membership_advantage(np.asarray(values), np.zeros(len(scores)), confidence)
-        return Estimate(mean.point, mean.interval)
+    def share(threshold: float) -> Callable[[Floats, Bools], float]:
+        return lambda scores, members: float(np.mean(scores[members] >= threshold))
 
-    def share(threshold: float) -> Floats:
-        return ((scores >= threshold) & members).sum(axis=1) / members.sum(axis=1)
+    true_positive = {
+        rate: _jackknifed(share(whole.threshold_at(rate)), scores, members, confidence)
+        for rate in wanted
+    }
+    area = _jackknifed(lambda *pairs: curve(*pairs).area, scores, members, confidence)
+    return Performance(whole, area, true_positive, gained)
 
-    true_positive = {rate: estimate(share(whole.threshold_at(rate))) for rate in wanted}
-    return Performance(whole, estimate(areas), true_positive, gained)
+
+def _jackknifed(
+    measure: Callable[[Floats, Bools], float], scores: Floats, members: Bools, confidence: float
+) -> Estimate:
+    """Return a measure in [0, 1] of all models, and its interval over models.
+
+    Source: Efron and Tibshirani, "An introduction to the bootstrap" (1993), section 11.5.
+    """
+    models, point = len(scores), measure(scores, members)
+    if models == 1:
+        return Estimate(point, None)
+    rest = [np.arange(models) != left_out for left_out in range(models)]
+    without = np.array([measure(scores[some], members[some]) for some in rest])
+    pseudo = models * point - (models - 1) * without
+    error = float(pseudo.std(ddof=1)) / math.sqrt(models)
+    reach = float(stdtrit(models - 1, 1 - significance(confidence) / 2)) * error
+    return Estimate(point, Interval(max(0.0, point - reach), min(1.0, point + reach), confidence))
 
 
 def independent_area(scores: Floats, members: Bools, confidence: float) -> Estimate:

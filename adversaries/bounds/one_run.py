@@ -1,20 +1,22 @@
 """One-run audits: m canaries, each in or out of the whole training by its own coin.
 
-The highest scores are guessed to be in and the lowest to be out. Differential privacy bounds the
-number of right guesses, although all guesses are about one training (Steinke, Nasr and Jagielski,
-"Privacy auditing with one (1) training run", 2023). The coins are fair and independent, and scores
-never depend directly on them. Neighbours are add-remove and differ in one canary.
+The highest scores are guessed to be in and the lowest to be out. All guesses are about one training
+and depend on each other, so it takes a proof how many right guesses a guarantee allows: one for
+(epsilon, delta) (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023),
+and one for Gaussian trade-off curves. The coins are fair and independent, and scores never depend
+directly on them. Neighbours are add-remove and differ in one canary.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import scipy
+from scipy.special import expit, ndtr, ndtri
 
-from adversaries.arrays import Bools, Floats, Ints
+from adversaries.arrays import Bools, Floats
 from adversaries.bounds.canaries import effect
-from adversaries.bounds.guessing import binomial_epsilon, gaussian_mus, right_guesses
 from adversaries.errors import InputError
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, Interval, check_delta, significance
@@ -22,12 +24,11 @@ from adversaries.statistics.intervals import EpsilonBound, Interval, check_delta
 SHARE = 8
 """By default, guesses are made about one canary in so many, which is best near m = 1000."""
 
-SEVERAL = -1
-"""Instead of a number of guesses: try all fractions in `PAID`."""
+LARGEST_EPSILON, LARGEST_MU = 100.0, 40.0
+"""Largest bounds: proving more would take more canaries than a training can hold."""
 
-PAID = (1, 2, 4, 8, 16, 32)
-"""Numbers of guesses to try, as one in so many canaries, each at an equal share of alpha
-(Bonferroni)."""
+GAPS = 8
+"""Parts into which a pass of the search for mu divides the gap."""
 
 LARGEST_CONVERTED = 1e6
 """Larger estimates of mu count as infinite: the scores hardly vary."""
@@ -60,78 +61,49 @@ class CanaryEstimate:
     reason: str | None = None
 
 
-def binomial_bound(
-    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
-) -> EpsilonBound:
-    """Return the epsilon that the right guesses prove for any (epsilon, delta)-private training.
-
-    Args:
-        included: bool [m], True where the canary was in.
-        scores: float64 [m].
-        delta: in [0, 1).
-        confidence: in (0, 1).
-        guesses: their number or a code for `plans`, decided before the scores were seen.
-
-    Returns: the bound, with the numbers of canaries, guesses and right guesses in its details.
-    Raises InputError for bad arrays, guesses, delta or confidence.
-    """
-    check_canary_scores(included, scores, guesses)
-    best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
-    return EpsilonBound(
-        epsilon=float(best.limits[0]),
-        delta=delta,
-        confidence=confidence,
-        method="binomial limit of right guesses about canaries in one run",
-        assumes=COINS,
-        details=best.details(scores.size),
-    )
-
-
-def f_dp_bound(
-    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
-) -> EpsilonBound:
-    """Return the epsilon at `delta` of the largest mu that the right guesses refute.
-
-    Args:
-        included: bool [m], True where the canary was in.
-        scores: float64 [m].
-        delta: in (0, 1).
-        confidence: in (0, 1).
-        guesses: their number or a code for `plans`, decided before the scores were seen.
-
-    Returns: the bound, with canaries, guesses, right guesses and mu_low in its details.
-    Raises InputError for bad arrays, guesses, delta or confidence.
-    """
-    check_canary_scores(included, scores, guesses)
-    best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
-    mu = float(best.limits[0])
-    return EpsilonBound(
-        epsilon=gaussian_epsilon(mu, delta),
-        delta=delta,
-        confidence=confidence,
-        method="f-DP limit of right guesses about canaries in one run, Gaussian trade-off curves",
-        assumes=f"{COINS}; a Gaussian trade-off curve, as steps without sampling have",
-        details=best.details(scores.size) | {"mu_low": mu},
-    )
-
-
 def bounds(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
 ) -> dict[str, EpsilonBound]:
-    """Return `binomial_bound` and `f_dp_bound`, by name.
+    """Return the epsilon that the right guesses prove, by name.
+
+    "binomial" holds for any (epsilon, delta)-private training; "f_dp" converts the largest mu that
+    the guesses refute, for a training with a Gaussian trade-off curve. The numbers of canaries,
+    guesses and right guesses are in their details.
 
     Args:
         included: bool [m], True where the canary was in.
         scores: float64 [m].
         delta: in (0, 1).
         confidence: of each bound by itself, in (0, 1).
-        guesses: their number or a code for `plans`, decided before the scores were seen.
+        guesses: their number, decided before the scores were seen; 0 for one canary in `SHARE`.
 
     Raises InputError for bad arrays, guesses, delta or confidence.
     """
+    check_canary_scores(included, scores, guesses)
+    check_delta(delta)
+    alpha, canaries = significance(confidence), scores.size
+    made = guesses or max(1, canaries // SHARE)
+    right = right_guesses(included, scores, made)
+    counted: dict[str, float] = {"canaries": canaries, "guesses": made, "right": right}
+    mu = gaussian_mu(canaries, made, right, alpha)
     return {
-        "binomial": binomial_bound(included, scores, delta, confidence, guesses),
-        "f_dp": f_dp_bound(included, scores, delta, confidence, guesses),
+        "binomial": EpsilonBound(
+            epsilon=binomial_epsilon(canaries, made, right, delta, alpha),
+            delta=delta,
+            confidence=confidence,
+            method="binomial limit of right guesses about canaries in one run",
+            assumes=COINS,
+            details=counted,
+        ),
+        "f_dp": EpsilonBound(
+            epsilon=gaussian_epsilon(mu, delta),
+            delta=delta,
+            confidence=confidence,
+            method="f-DP limit of right guesses about canaries in one run, Gaussian trade-off "
+            "curves",
+            assumes=f"{COINS}; a Gaussian trade-off curve, as steps without sampling have",
+            details=counted | {"mu_low": mu},
+        ),
     }
 
 
@@ -171,90 +143,13 @@ def client_canary_estimate(
     )
 
 
-def binomial_bounds(
-    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
-) -> Floats:
-    """Return the epsilon of `binomial_bound` for every trial, [T].
-
-    Args:
-        included: bool [T, m], True where the canary was in.
-        scores: float64 [T, m], not checked.
-        delta: in [0, 1).
-        confidence: of each bound, in (0, 1).
-        guesses: their number or a code for `plans`, decided before the scores were seen.
-
-    Raises InputError for delta or confidence out of range.
-    """
-    return _best(_binomial(delta), included, scores, confidence, guesses).limits
-
-
-def f_dp_bounds(
-    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
-) -> Floats:
-    """Return the epsilon of `f_dp_bound` for every trial, [T].
-
-    Args:
-        included: bool [T, m], True where the canary was in.
-        scores: float64 [T, m], not checked.
-        delta: in (0, 1).
-        confidence: of each bound, in (0, 1).
-        guesses: their number or a code for `plans`, decided before the scores were seen.
-
-    Raises InputError for delta or confidence out of range.
-    """
-    mus = _best(gaussian_mus, included, scores, confidence, guesses).limits
-    # The conversion searches for a root, so each different mu is converted once.
-    values, place = np.unique(mus, return_inverse=True)
-    return np.asarray([_gaussian_epsilon(mu, delta) for mu in values.tolist()])[place]
-
-
-def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Floats:
-    """Return the epsilon of `client_canary_estimate` for every trial, [T].
-
-    Args:
-        included: bool [T, m], True where the canary was in.
-        scores: float64 [T, m], not checked.
-        delta: in (0, 1).
-
-    Returns: float64 [T]; NaN where a trial has fewer than two canaries on one side, or scores that
-    do not vary.
-    Raises InputError unless 0 < delta < 1.
-    """
-    scores = _moderate(scores)
-    size_in, size_out = included.sum(-1), (~included).sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean_in = (scores * included).sum(-1) / size_in
-        mean_out = (scores * ~included).sum(-1) / size_out
-        rest = scores - np.where(included, mean_in[..., None], mean_out[..., None])
-        # The pooled standard deviation: two means were estimated, so m - 2 degrees of freedom
-        # remain.
-        mus = (mean_in - mean_out) / np.sqrt((rest**2).sum(-1) / (scores.shape[-1] - 2))
-    # One canary on a side says nothing about the spread.
-    mus[np.minimum(size_in, size_out) < 2] = np.nan
-    epsilons = [mu if math.isnan(mu) else _gaussian_epsilon(mu, delta) for mu in mus.tolist()]
-    return np.asarray(epsilons)
-
-
-def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
-    """Return the numbers of guesses to try.
-
-    Args:
-        canaries: number of canaries, at least 1.
-        guesses: one number; 0 for one canary in `SHARE`; `SEVERAL` for the fractions in `PAID`.
-    """
-    if guesses > 0:
-        return (guesses,)
-    parts = PAID if guesses == SEVERAL else (SHARE,)
-    return tuple(dict.fromkeys(max(1, canaries // part) for part in parts))
-
-
 def check_canary_scores(included: Bools, scores: Floats, guesses: int = 0) -> None:
     """Raise InputError for arrays or a number of guesses that no audit can use.
 
     Args:
         included: bool [m], True where the canary was in.
         scores: float64 [m].
-        guesses: their number or a code for `plans`.
+        guesses: their number; 0 for one canary in `SHARE`.
 
     Raises InputError for arrays of unequal shapes, infinite scores, or too many guesses.
     """
@@ -264,55 +159,140 @@ def check_canary_scores(included: Bools, scores: Floats, guesses: int = 0) -> No
         )
     if not np.isfinite(scores).all():
         raise InputError("scores are not finite numbers: a model diverged; lower the learning rate")
-    if not SEVERAL <= guesses <= scores.size:
+    if not 0 <= guesses <= scores.size:
         raise InputError(
-            f"{guesses} guesses about {scores.size} canaries; give 1 to {scores.size}, 0 for one "
-            f"in {SHARE}, or {SEVERAL} to try several numbers and pay for it"
+            f"{guesses} guesses about {scores.size} canaries; give 1 to {scores.size}, or 0 for "
+            f"one in {SHARE}"
         )
 
 
-Limit = Callable[[int, int, Ints, float], Floats]
-"""(canaries, guesses, numbers of right guesses [k], alpha) -> what each number proves [k]."""
+def right_guesses(included: Bools, scores: Floats, guesses: int) -> int:
+    """Return the number of right guesses.
+
+    Half of the guesses, rounded up, say that the highest scores are in; the others say that the
+    lowest are out. Equal scores are put in an arbitrary fixed order, not the given one.
+
+    Args:
+        included: bool [m], True where the canary was in.
+        scores: float64 [m].
+        guesses: number of guesses, 0 to m.
+    """
+    arbitrary = np.random.default_rng(0).permutation(scores.size)
+    # The last key comes first: falling score, then an order that does not depend on the coins.
+    ranked = included[np.lexsort((arbitrary, -scores))]
+    guessed_in = (guesses + 1) // 2
+    out = ranked[scores.size - guesses // 2 :]
+    return int(ranked[:guessed_in].sum() + (~out).sum())
 
 
-@dataclass(frozen=True)
-class _Best:
-    """The best limit of each trial over the tried numbers of guesses, and the number, all [T]."""
+def binomial_p_value(
+    canaries: int, guesses: int, right: int, epsilon: float, delta: float
+) -> float:
+    """Return the largest probability of so many right guesses under (epsilon, delta)-privacy.
 
-    limits: Floats
-    made: Ints
-    right: Ints
+    P[right >= v] <= beta(v) + 2 m delta max_i (beta(v - i) - beta(v))/i, 1 <= i <= v, where beta(v)
+    = P[Binomial(guesses, e^epsilon/(1 + e^epsilon)) >= v].
 
-    def details(self, canaries: int) -> dict[str, float]:
-        made, right = int(self.made[0]), int(self.right[0])
-        return {"canaries": canaries, "guesses": made, "right": right}
+    Args:
+        canaries: m.
+        guesses: their number, fixed in advance, at most m.
+        right: v, the number of right guesses.
+        epsilon: >= 0.
+        delta: in [0, 1).
+
+    Source: Steinke et al., 2023, Theorem 5.2 for fair coins, and Algorithm 1's p-value in their
+    appendix.
+    """
+    steps = np.arange(1, right + 1)
+    beta = float(scipy.stats.binom.sf(right - 1, guesses, expit(epsilon)))
+    if not right or not delta:
+        return beta
+    # P[v - i <= Binomial < v] from the point masses: the difference of two tails would cancel.
+    masses = scipy.stats.binom.pmf(right - steps, guesses, expit(epsilon))
+    return min(1.0, beta + 2 * canaries * delta * float((np.cumsum(masses) / steps).max()))
 
 
-def _binomial(delta: float) -> Limit:
-    check_delta(delta)
+@lru_cache(maxsize=4096)
+def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha: float) -> float:
+    """Return an epsilon that so many right guesses refute at level alpha, by bisection; 0 if none.
 
-    def limits(canaries: int, guesses: int, rights: Ints, alpha: float) -> Floats:
-        proven = [binomial_epsilon(canaries, guesses, v, delta, alpha) for v in rights.tolist()]
-        return np.asarray(proven)
+    Args:
+        canaries: m.
+        guesses: their number, fixed in advance, at most m.
+        right: number of right guesses.
+        delta: in [0, 1).
+        alpha: level of the test, in (0, 1).
 
-    return limits
+    Returns: epsilon, to 1e-6 from below, at most `LARGEST_EPSILON`.
+    """
+    low, high = 0.0, LARGEST_EPSILON
+    if not guesses or binomial_p_value(canaries, guesses, right, low, delta) > alpha:
+        return 0.0
+    # The p-value grows with epsilon; `low` is always refuted, so the result is on the safe side.
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        if binomial_p_value(canaries, guesses, right, middle, delta) <= alpha:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
-def _best(limit: Limit, included: Bools, scores: Floats, confidence: float, guesses: int) -> _Best:
-    """Return the best limits for trials [T, m]; equal counts are computed once."""
-    trials, m = scores.shape
-    tried = plans(m, guesses)
-    # Each number of guesses that is tried pays an equal share of the error (Bonferroni), so the
-    # best may be reported.
-    alpha = significance(confidence) / len(tried)
-    limits, right = np.empty((len(tried), trials)), np.empty((len(tried), trials), np.int64)
-    for plan, made in enumerate(tried):
-        right[plan] = right_guesses(included, scores, made)
-        # A limit depends on the number of right guesses alone, and many trials share one.
-        counts, place = np.unique(right[plan], return_inverse=True)
-        limits[plan] = limit(m, made, counts, alpha)[place]
-    best = limits.argmax(0), np.arange(trials)
-    return _Best(limits[best], np.asarray(tried)[best[0]], right[best])
+def gaussian_refuted(canaries: int, guesses: int, right: int, mus: Floats, alpha: float) -> Bools:
+    """Return which mu-GDP mechanisms make so many right guesses less often than alpha, bool [n].
+
+    With p_s the probability of s right guesses of R, a mechanism with trade-off curve f satisfies,
+    for every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)): turning the
+    coin of one canary that was guessed right makes one guess less right. For the tail s > i this is
+
+        (1/m) ((R - i) P_i - S_(i+1)) >= g((1/m) ((i + 1) P_(i+1) + S_(i+2))),
+
+    P_i = P[at least i right], S_i = P_i + P_(i+1) + ..., g the inverse of 1 - f, for mu-GDP
+    Phi(Phi^-1(x) - mu). The least tails follow one after the other from P_v = alpha and 0 above;
+    P_0 > 1 refutes mu.
+
+    Args:
+        canaries: m.
+        guesses: R, fixed in advance, at most m.
+        right: number of right guesses.
+        mus: float64 [n], values of mu to try.
+        alpha: level of the test, in (0, 1).
+
+    Source: Mahloujifar, Melis and Chaudhuri, "Auditing f-differential privacy in one run", 2024.
+    """
+    tail = np.full(mus.shape, alpha)  # P_(i+1)
+    summed, above = tail.copy(), np.zeros(mus.shape)  # S_(i+1), S_(i+2)
+    refuted = np.zeros(mus.shape, dtype=np.bool_)
+    # From the largest count down to 0: P_i from the tails above i.
+    for i in range(right - 1, -1, -1):
+        # The least P_i that the inequality allows, by g(x) = Phi(Phi^-1(x) - mu).
+        mass = np.minimum(1.0, ((i + 1) * tail + above) / canaries)
+        least = (canaries * ndtr(ndtri(mass) - mus) + summed) / (guesses - i)
+        # A tail above 1 refutes mu; it stays at 1 so that the recursion remains defined.
+        tail = np.maximum(tail, least)
+        refuted |= tail > 1
+        tail = np.minimum(tail, 1.0)
+        above, summed = summed, summed + tail
+    return refuted
+
+
+@lru_cache(maxsize=4096)
+def gaussian_mu(canaries: int, guesses: int, right: int, alpha: float) -> float:
+    """Return the largest mu, to 1e-6, that so many right guesses refute; 0 if none.
+
+    Args:
+        canaries: m.
+        guesses: their number, fixed in advance, at most m.
+        right: number of right guesses.
+        alpha: level of the test, in (0, 1).
+    """
+    low, width = 0.0, LARGEST_MU
+    # Refutation is monotone in mu: a larger mu allows more. Each pass keeps one gap of GAPS.
+    while width > 1e-6:
+        width /= GAPS
+        mus = low + width * np.arange(1, GAPS, dtype=np.float64)
+        low += width * int(gaussian_refuted(canaries, guesses, right, mus, alpha).sum())
+    return low
 
 
 def _moderate(scores: Floats) -> Floats:

@@ -127,8 +127,7 @@ def audit(
             canary-count, for an auditor's transcript.
         no_challenge: skip everything that needs data, for an auditor's transcript.
         worlds: run directory with the true world of each trial, for an auditor's transcript.
-        guesses: number of canaries of scores to guess, chosen before you see them. 0: one in eight;
-            -1: try several numbers and correct for it.
+        guesses: number of canaries of scores to guess, chosen before you see them. 0: one in eight.
         trial: number of the trial of scores to audit, chosen before you see them. Default: first.
         out: directory of the report. Default: NAME-audit beside a transcript; none for others.
         progress: whether to show a bar; None: only in a terminal or a notebook.

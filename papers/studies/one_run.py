@@ -4,6 +4,7 @@ First on Gaussian mechanisms of known epsilon, m canaries in one release; then i
 the digits, `configs/one-run.toml`, where data and canaries hide one another.
 """
 
+import math
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,18 +35,9 @@ PLANTED = (
     ("mislabelled", 500, True),
 )
 SMALL = (("gradient", 20, True),)
-BOUNDS = ("binomial", "f_dp")
 CONFIG = Path(__file__).parents[2] / "configs" / "one-run.toml"
 
-Audit = Callable[[npt.NDArray[np.bool_], Floats], Floats]
-
-AUDITS: dict[str, Audit] = {
-    f"{name}, {plan}": lambda coins, scores, bounds=bounds, guesses=guesses: bounds(
-        coins, scores, DELTA, CONFIDENCE, guesses
-    )
-    for name, bounds in (("binomial", one_run.binomial_bounds), ("f-DP", one_run.f_dp_bounds))
-    for plan, guesses in (("one in 8", 0), ("several, paid", one_run.SEVERAL))
-}
+BOUNDS = ("binomial", "f_dp")
 ORTHOGONAL = "orthogonal"
 ESTIMATE = "estimate (no confidence)"
 
@@ -64,7 +56,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             epsilon: _audits(overlaps, epsilon, repeats, place)
             for place, epsilon in enumerate(EPSILONS)
         }
-        for name in (*AUDITS, ESTIMATE):
+        for name in (*BOUNDS, ESTIMATE):
             by_truth = {epsilon: each[name] for epsilon, each in found.items()}
             above.append((design, name, *(float((e > t).mean()) for t, e in by_truth.items())))
             reached.append((design, name, *(float(np.median(e)) for e in by_truth.values())))
@@ -98,8 +90,20 @@ def _audits(overlaps: Floats, epsilon: float, repeats: int, place: int) -> dict[
     coins = rng.random((repeats, len(overlaps))) < 0.5
     noise = rng.standard_normal(coins.shape) @ np.linalg.cholesky(overlaps).T
     scores = mu * coins @ overlaps + noise
-    found = {name: audit(coins, scores) for name, audit in AUDITS.items()}
-    return found | {ESTIMATE: one_run.client_canary_estimates(coins, scores, DELTA)}
+    return _numbers(coins, scores, DELTA, CONFIDENCE)
+
+
+def _numbers(
+    coins: npt.NDArray[np.bool_], scores: Floats, delta: float, confidence: float
+) -> dict[str, Floats]:
+    """Return both bounds and the estimate of every run's canaries [N, m], each [N]."""
+    found: dict[str, list[float]] = {name: [] for name in (*BOUNDS, ESTIMATE)}
+    for run in zip(coins, scores, strict=True):
+        for name, bound in one_run.bounds(*run, delta, confidence).items():
+            found[name].append(bound.epsilon)
+        estimate = one_run.client_canary_estimate(*run, delta, confidence)
+        found[ESTIMATE].append(math.nan if estimate.reason else estimate.epsilon)
+    return {name: np.array(values) for name, values in found.items()}
 
 
 def _of(values: npt.NDArray[Any], number: Callable[[Any], Any]) -> Value:
@@ -131,13 +135,9 @@ def _federation(smoke: bool) -> Table:
         audited = found["one_run"]
         canaries = transcript["canaries_included"], transcript["canary_scores"]
         asked = given.privacy.delta, given.audit.confidence
-        everybody = {
-            "binomial": one_run.binomial_bounds(*canaries, *asked),
-            "f_dp": one_run.f_dp_bounds(*canaries, *asked),
-            "estimate": one_run.client_canary_estimates(*canaries, given.privacy.delta),
-        }
+        everybody = _numbers(*canaries, *asked)
         stated = {name: each[~np.isnan(each)] for name, each in everybody.items()}
-        medians = [_of(stated[name], np.median) for name in (*BOUNDS, "estimate")]
+        medians = [_of(stated[name], np.median) for name in (*BOUNDS, ESTIMATE)]
         above = [_of(stated[name] > audited["canary_epsilon"], np.mean) for name in BOUNDS]
         accuracy = found["utility"]["accuracy"]["mean"][-1]
         rows.append(

@@ -23,7 +23,6 @@ from fedsim.audits.results.measured import (
 from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity

@@ -279,9 +279,10 @@ def page(report: MembershipReport) -> StudyPage:
     """Return what the study says, with its table and figure."""
     experiment, values = report.experiment, report.as_json()
     how = (
-        f"Means and intervals of {100 * report.confidence:g}% (Student's t) are over "
-        f"{len(report.inclusion)} attacked models. A fair coin puts each record of D into a model's training data. The other "
-        f"{values['shadow_models']} models are shadow models; they also choose the thresholds."
+        f"Intervals of {100 * report.confidence:g}% are Student's t across "
+        f"{len(report.inclusion)} attacked models. A fair coin puts each record of D into a "
+        f"model's training data. The other {values['shadow_models']} models are shadow models; "
+        "they also choose the thresholds."
     )
     caption = (
         "True positive rate at each false positive rate, on log scales. The left side matters: "
