@@ -28,20 +28,20 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
 HELD = {
-    "adversaries": 5_500,
+    "adversaries": 5_000,
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_000,
     "fedsim/configuration": 1_700,
-    "fedsim/learning": 7_900,
+    "fedsim/learning": 7_700,
     "fedsim/game": 3_800,
     "fedsim/federation": 8_600,
     "fedsim/deployment": 2_400,
     "fedsim/audits": 13_600,
     "fedsim/reports": 8_200,
-    "fedsim/studies": 5_400,
-    "fedsim/commands": 5_400,
-    "papers": 7_000,
-    "tests": 53_800,
+    "fedsim/studies": 4_800,
+    "fedsim/commands": 5_000,
+    "papers": 6_900,
+    "tests": 53_200,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

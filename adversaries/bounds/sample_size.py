@@ -15,6 +15,11 @@ def expected_halfwidth(advantage: float, trials: int, confidence: float) -> floa
 
     It is the interval of `adversaries.statistics.estimators.advantage` after trials in both worlds,
     each won with probability (1 + advantage)/2.
+
+    Args:
+        advantage: expected, in (-1, 1).
+        trials: number of trials, at least 1.
+        confidence: in (0, 1).
     """
     wins = trials * (1 + abs(advantage)) / 2
     tail = significance(confidence) / 2

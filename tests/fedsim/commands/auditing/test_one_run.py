@@ -20,7 +20,7 @@ def test_scores_of_anybody_are_estimated(fedsim, tmp_path):
     path = _scores(tmp_path / "s.csv", list(zip(coins.astype(int), values.tolist(), strict=True)))
     status, printed, _ = fedsim("audit", path, "--delta", "1e-5", "--json")
     assert status == 0
-    bound = one_run.f_dp_bound(coins, values, 1e-5, 0.95)
+    bound = one_run.bounds(coins, values, 1e-5, 0.95)["f_dp"]
     assert json.loads(printed)["details"]["bounds"]["f_dp"]["epsilon"] == pytest.approx(
         bound.epsilon
     )

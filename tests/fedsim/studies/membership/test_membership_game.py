@@ -180,18 +180,16 @@ def chance(models, records, rng):
     ],
 )
 def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
-    name, models, repeats, monkeypatch
+    name, models, repeats
 ):
     """Advantage 0 and area 1/2: an attacked model that had a say in what judges it would win."""
-    monkeypatch.setattr(roc, "REPLICATES", 200)
-    monkeypatch.setattr(roc, "THRESHOLDS", 128)
     rng = np.random.default_rng(models)
     attack, games = membership_attacks.ATTACKS[name], ~of_shadows(models)
     points, areas, sides = [], [], []
     for _ in range(repeats):
         seen = chance(models, 50, rng)
         scores, threshold = attacked(attack, seen)
-        found = roc.performance(scores, seen.inclusion[games], 0.95, [], rng, threshold)
+        found = roc.performance(scores, seen.inclusion[games], 0.95, [], threshold)
         gained, area = found.advantage.interval, found.area.interval
         assert gained is not None
         assert area is not None
@@ -200,7 +198,7 @@ def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
         sides.append([gained.low > 0, gained.high < 0, area.low > 0.5, area.high < 0.5])
     for values, truth in ((points, 0.0), (areas, 0.5)):
         assert abs(np.mean(values) - truth) < 4 * np.std(values) / np.sqrt(repeats)
-    # A bootstrap is a little narrow.
+    # The jackknife is a little narrow.
     allowed = [binom.isf(1e-4, repeats, share) for share in (0.03, 0.03, 0.035, 0.035)]
     assert np.all(np.sum(sides, axis=0) <= allowed)
 
