@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 else:
     Given = str
 
-RESTATED = (
-    "audit.confidence",
-    "privacy.delta",
-    "report.limit-advantage",
-    "report.limit-belief",
-)
+RESTATED = ("audit.confidence", "privacy.delta")
 """Keys that a report may state anew."""
 
 
@@ -46,13 +41,13 @@ def report(
     same. With several runs, it writes nothing and compares them in a table, with every trust model
     and vantage point side by side.
 
-    Examples: fedsim report fedsim-runs/digits audit.confidence=0.99 report.limit-advantage=0.2
+    Examples: fedsim report fedsim-runs/digits audit.confidence=0.99
 
     Compare two runs: fedsim report fedsim-runs/central fedsim-runs/local
 
     Args:
         runs: run directories, and keys that the report states anew, as KEY=VALUE: audit.confidence,
-            privacy.delta, report.limit-advantage, report.limit-belief.
+            privacy.delta.
         open_: open the page in the browser, and print its path. Of a directory that has a page,
             nothing is written.
         track: tracker to log finished or interrupted runs to, in place of a report:
@@ -137,10 +132,7 @@ def _again(directory: RunDirectory, values: Mapping[str, Any]) -> Answer:
     configuration.from_run_config(
         configuration.overlaid(configuration.to_run_config(directory.config), values)
     )  # refuses a value of the wrong kind
-    limits = {key: value for key, value in values.items() if key.startswith("report.")}
-    made = page.write_report(
-        directory, values.get("audit.confidence"), values.get("privacy.delta"), limits
-    )
+    made = page.write_report(directory, values.get("audit.confidence"), values.get("privacy.delta"))
     return answer_of(directory, made, run_transcript.read(directory))
 
 

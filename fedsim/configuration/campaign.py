@@ -113,26 +113,3 @@ class RunConfig(TomlTable):
         if match is None:
             return None
         return int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
-
-
-class ReportConfig(TomlTable):
-    """Limits of your organisation. The report compares every vantage point with each of them.
-
-    Attributes:
-        limit_advantage: Largest acceptable advantage, from 0 to below 1. 0: no limit.
-        limit_belief: Largest acceptable belief, such as 0.75. Above 0.5, with which the adversary
-            begins, and below 1. The report compares the theoretical bound at privacy.delta with
-            it. 0: no limit.
-    """
-
-    limit_advantage: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    limit_belief: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-    @model_validator(mode="after")
-    def _belief_is_above_a_coin(self) -> Self:
-        if 0 < self.limit_belief <= 0.5:
-            raise ValueError(
-                f"report.limit-belief is {self.limit_belief:g}, but a coin toss already gives a "
-                "belief of 0.5; give a number between 0.5 and 1, or 0 for no limit"
-            )
-        return self

@@ -53,7 +53,6 @@ TASKS = {
     "canaries": "Plant canaries for a one-run audit",
     "trials": "Repeat the training",
     "audit": "Audit the trials",
-    "report": "Set your organisation's limits",
     "run": "Carry out the run",
 }
 """The task that the keys of each table serve."""

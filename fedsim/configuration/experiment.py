@@ -7,7 +7,7 @@ from pydantic import model_validator
 
 from fedsim.common.tables import Scalar, TomlTable
 from fedsim.configuration import jobs
-from fedsim.configuration.campaign import AuditConfig, ReportConfig, RunConfig, TrialsConfig
+from fedsim.configuration.campaign import AuditConfig, RunConfig, TrialsConfig
 from fedsim.configuration.challenge import CanariesConfig, ChallengeConfig
 from fedsim.configuration.federation import DataConfig, FederationConfig
 from fedsim.configuration.objects import Experiment, GameRules, Scheme
@@ -46,7 +46,6 @@ class Config(TomlTable):
     canaries: CanariesConfig = CanariesConfig()
     trials: TrialsConfig = TrialsConfig()
     audit: AuditConfig = AuditConfig()
-    report: ReportConfig = ReportConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="before")

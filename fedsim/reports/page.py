@@ -10,7 +10,6 @@ from fedsim.audits.results.report import Report, encode
 from fedsim.audits.run.audit import assemble
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common import private_files
-from fedsim.configuration import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs import ledger, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.reports.document import blocks as doc
@@ -112,10 +111,9 @@ def write_report(
     directory: RunDirectory,
     confidence: float | None = None,
     delta: float | None = None,
-    limits: Mapping[str, Scalar] | None = None,
 ) -> Report:
     """Write report.json, the figures and report.html of a run; return the report."""
-    report, transcript = assembled(directory, confidence, delta, limits)
+    report, transcript = assembled(directory, confidence, delta)
     pictures = Pictures(report, transcript)
     write_figures(pictures, directory.path / "figures")
     directory.write_text("report.html", render_html(report, pictures, about(directory)))
@@ -128,7 +126,6 @@ def assembled(
     directory: RunDirectory,
     confidence: float | None = None,
     delta: float | None = None,
-    limits: Mapping[str, Scalar] | None = None,
 ) -> tuple[Report, Arrays]:
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:
@@ -138,7 +135,7 @@ def assembled(
     config, rows = directory.config, ledger.verified(directory)
     run_transcript.check_facts(directory, facts, transcript, rows)
     run = AuditedRun(
-        from_run_config(to_run_config(config) | dict(limits)) if limits else config,
+        config,
         facts,
         transcript,
         confidence or config.audit.confidence,

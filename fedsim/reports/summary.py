@@ -102,7 +102,6 @@ def _paragraphs(
             yield from map(Paragraph, _in_full(report, row))
         yield from (Paragraph(Text(str(label.text))) for label in told if label.text)
         yield Paragraph(Text(report.mechanism.dp_note))
-    yield from (Paragraph(Text(text), 6) for text, met in first.own_limits(report) if met)
     yield from (Paragraph(Text(each), 1) for each in decisions)
 
 

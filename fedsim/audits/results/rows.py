@@ -5,7 +5,7 @@ Every kind of audit has the same rows. A number that a kind of audit cannot know
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from scipy.stats import binom
@@ -107,8 +107,6 @@ class Attack:
     """Share of trials on D whose belief passed rho_beta; None for a single training."""
     delta_prime_interval: Ends | None
     """Interval of delta_prime, at the same confidence."""
-    above_own_limit: Real | None
-    """Share of trials on D whose belief passed the organisation's limit; None without a limit."""
     epsilon_at_least: Real | None
     """Lower bound on epsilon; 0 proves nothing, and None says that nothing could prove any."""
     estimator: str
@@ -137,19 +135,6 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class OwnLimit:
-    """An observer against a limit that the organisation set."""
-
-    of: Literal["advantage", "belief"]
-    """Quantity that is limited."""
-    limit: Real
-    answer: Answer
-    """By theory it holds for every pair of neighbours; by measurement for this target alone."""
-    by: Literal["measured", "theory"]
-    """Basis of the answer; for "cannot-tell", the last one that was tried."""
-
-
-@dataclass(frozen=True)
 class Row:
     """One observer: its limit, its measurement, and how the two agree."""
 
@@ -169,8 +154,6 @@ class Row:
     95 %. 0: it could detect no shortfall. None: nothing was measured, or nothing is claimed."""
     note: str
     """Why nothing was measured, or what the log-odds are; "" for neither."""
-    own_limits: list[OwnLimit] = field(default_factory=list)
-    """One for each limit that is configured."""
     noise: Noise | None = None
     """None where the noise was not measured by itself, and in the report of a run, which has it
     under `residuals`."""

@@ -90,7 +90,6 @@ def _attack(view: View, bounds: Bounds, confidence: float, alarm: float | None) 
         belief=None if view.log_odds is None else float(expit(view.log_odds)),
         delta_prime=None if exceeded is None else exceeded.point,
         delta_prime_interval=None if exceeded is None else exceeded.interval.ends,
-        above_own_limit=None,
         epsilon_at_least=max(shown.values(), default=None),
         estimator=max(shown, key=lambda name: shown[name], default=""),
         best=view.exact,

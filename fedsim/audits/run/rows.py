@@ -6,11 +6,8 @@ largest first. Of two equal observers, the one that sees more comes first.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-
-import numpy as np
-from scipy.special import logit
 
 from adversaries.bounds import lower_bounds
 from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, mixed_share
@@ -19,9 +16,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results.measured import Empirical, OneRunResult
 from fedsim.audits.results.rows import (
-    Answer,
     Limit,
-    OwnLimit,
     RunRow,
     WorstOff,
     standing,
@@ -61,10 +56,7 @@ def measure(
         row = audit_view(shown, run.confidence, alarm=None)
         attack = row.attack
         if seen is not None and attack is not None:
-            own = run.config.report.limit_belief
-            above = float(np.mean(seen.final[seen.worlds] > logit(own))) if own else None
-            above = above if seen.both else None
-            attack = replace(attack, above_own_limit=above, near_prediction=_near(seen))
+            attack = replace(attack, near_prediction=_near(seen))
         rows[row.observer] = RunRow(**{**vars(row), "limit": limit, "attack": attack})
     return rows
 
@@ -72,13 +64,12 @@ def measure(
 def judged(
     run: AuditedRun, rows: Mapping[str, RunRow], alarms: Mapping[str, str]
 ) -> dict[str, RunRow]:
-    """Return the rows with their states and own limits, the worst first."""
+    """Return the rows with their states, the worst first."""
     sight = [vantage.value for vantage in Vantage]
     stated = []
     for row in rows.values():
         contradicted = alarmed(alarms, run.vantage.value, row.observer)
-        found = replace(row, standing=standing(row, alarmed=contradicted))
-        stated.append(replace(found, own_limits=[*_own_limits(run, alarms, found)]))
+        stated.append(replace(row, standing=standing(row, alarmed=contradicted)))
 
     def order(row: RunRow) -> tuple[int, float, int]:
         first = FIRST.get(row.standing, len(FIRST))
@@ -185,53 +176,6 @@ def _near(view: SeenFrom) -> bool | None:
     # A simulated prediction has an error of its own, which 3.3 standard errors cover with 99.9 %.
     slack = 3.3 * (predicted.standard_error or 0.0)
     return view.surely.low - slack <= predicted.advantage <= view.surely.high + slack
-
-
-# An organisation's own limits
-
-
-def _own_limits(run: AuditedRun, alarms: Mapping[str, str], row: RunRow) -> Iterator[OwnLimit]:
-    limits = run.config.report
-    # An alarm puts theory in doubt; alarms about the noise do so everywhere.
-    doubted = row.standing == "contradicted" or not all(
-        name.startswith(ELSEWHERE) for name in alarms
-    )
-    if limits.limit_advantage:
-        yield _of_advantage(row, limits.limit_advantage, doubted)
-    if limits.limit_belief:
-        yield _of_belief(row, limits.limit_belief, doubted)
-
-
-def _of_advantage(row: RunRow, limit: float, doubted: bool) -> OwnLimit:
-    measured, allowed = row.attack, row.limit
-    if max(allowed.rho_alpha, allowed.largest.rho_alpha) <= limit and not doubted:
-        return OwnLimit("advantage", limit, "meets", "theory")
-    if measured is None or measured.interval is None:
-        # Where nothing hides the target, an observer is always right.
-        hopeless = allowed.rho_alpha >= 1 and allowed.epsilon == math.inf
-        return OwnLimit("advantage", limit, "misses" if hopeless else "cannot-tell", "theory")
-    low, high = measured.interval
-    answer: Answer = "misses" if low > limit else "cannot-tell"
-    # An attack that is not the exact posterior shows nothing about better attacks.
-    if high <= limit and measured.best:
-        answer = "meets"
-    return OwnLimit("advantage", limit, answer, "measured")
-
-
-def _of_belief(row: RunRow, limit: float, doubted: bool) -> OwnLimit:
-    """Return how an observer stands to a limit b of the belief, which is epsilon = ln(b / (1 - b)).
-
-    A measurement can prove enough epsilon to show that a limit is missed. It cannot show that the
-    limit is met, since the belief may be larger for another record.
-    """
-    measured, allowed = row.attack, row.limit
-    if max(allowed.rho_beta, allowed.largest.rho_beta) <= limit and not doubted:
-        return OwnLimit("belief", limit, "meets", "theory")
-    if measured is None:
-        hopeless = allowed.epsilon == math.inf
-        return OwnLimit("belief", limit, "misses" if hopeless else "cannot-tell", "theory")
-    missed = (measured.epsilon_at_least or 0.0) > logit(limit)
-    return OwnLimit("belief", limit, "misses" if missed else "cannot-tell", "measured")
 
 
 # What would have been detected

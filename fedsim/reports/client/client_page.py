@@ -9,7 +9,6 @@ from rich.console import RenderableType
 from fedsim.audits.results import verdicts
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
-from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.client.report import ClientReport, ClientTraining, Exposure, Signal
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import first_screen, terminal
@@ -105,7 +104,6 @@ def _exposed(training: ClientTraining) -> Iterator[doc.Block]:
 
 def _first(report: ClientReport) -> doc.FirstScreen:
     budget = report.budget
-    limit = advantage_of_epsilon(budget.epsilon_limit, budget.delta)
     runs = [
         [f"{run.name} ({run.run})", number(run.epsilon), number(run.epsilon_after)]
         for run in report.runs[-MOST:]
@@ -115,7 +113,7 @@ def _first(report: ClientReport) -> doc.FirstScreen:
     return doc.FirstScreen(
         answer=[verdict(report)],
         alarming=budget.epsilon > budget.epsilon_limit,
-        figure=doc.Bars(bars, caption, share(limit)) if bars else None,
+        figure=doc.Bars(bars, caption) if bars else None,
         table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
         steps=_steps(report),
         sign_off=first_screen.sign_off(

@@ -184,12 +184,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """A first screen's figure, from guessing to certainty; own: the organisation's limit."""
+    """A first screen's figure, from guessing to certainty."""
 
     kind: ClassVar = "bars"
     bars: Sequence[Bar]
     caption: str
-    own: float | None = None
 
 
 Block = Prose | Listing | Table | Heading | Bullets | Label | Html | Figure | Bars | Part

@@ -34,7 +34,6 @@ GUESSING = 0.5
 
 MEASURED = " Thin bar: measured, with interval."
 LEGEND = " Pale bar, to the tick: limit."
-OWN = "Dashed: your own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
 EDGE = 1.5
@@ -65,7 +64,7 @@ def shares(interval: Sequence[float] | None) -> tuple[float, float] | None:
 
 
 def drawn(block: Bars) -> Markup:
-    rows = [_row(bar, block.own) for bar in block.bars]
+    rows = [_row(bar) for bar in block.bars]
     marks = []
     for tick in TICKS:
         anchor = {0.5: "start", 1.0: "end"}.get(tick, "middle")
@@ -78,9 +77,8 @@ def drawn(block: Bars) -> Markup:
 
 
 def caption(block: Bars) -> str:
-    own = f" {OWN[:-1]}, {percent(block.own)}." if block.own is not None else ""
     thin = MEASURED * any(bar.right is not None for bar in block.bars)
-    return f"{block.caption}{thin}{LEGEND}{own}"
+    return f"{block.caption}{thin}{LEGEND}"
 
 
 def words(bar: Bar) -> str:
@@ -94,7 +92,7 @@ def words(bar: Bar) -> str:
     return "; ".join(filter(None, [*clauses, bar.remark]))
 
 
-def _row(bar: Bar, own: float | None) -> Markup:
+def _row(bar: Bar) -> Markup:
     clause = words(bar)
     label = f"{bar.name}: {bar.mark.text}{f'; {clause}' if clause else ''}"
     marks = [RECTANGLE.format("track", EDGE, 4, 100 - 2 * EDGE, 14)]
@@ -109,8 +107,6 @@ def _row(bar: Bar, own: float | None) -> Markup:
         marks += [LINE.format("interval", end, 7, end, 15) for end in shown]
     if bar.limit is not None and bar.limit < 1:
         marks.append(LINE.format("limit", _at(bar.limit), 1, _at(bar.limit), 21))
-    if own is not None:
-        marks.append(LINE.format("own", _at(own), 0, _at(own), 22))
     svg = SVG.format(label, 22, Markup("").join(marks))
     sentence = f"{clause[:1].upper()}{clause[1:]}." if clause and bar.tells else ""
     return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)

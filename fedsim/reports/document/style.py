@@ -107,7 +107,6 @@ figure svg.bars { min-width: 0; max-width: none; height: 22px; font-size: 12px;
 .bars .measured { fill: var(--series-blue); }
 .bars line { stroke: var(--ink); stroke-width: 1.5; }
 .bars .limit { stroke-width: 4; }
-.bars .own { stroke: var(--series-vermilion); stroke-width: 2.5; stroke-dasharray: 4 3; }
 .bars text { fill: var(--muted); }
 details { margin: .8rem 0; }
 summary { cursor: pointer; color: var(--blue); }

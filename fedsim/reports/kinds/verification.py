@@ -324,11 +324,8 @@ def named(paths: Iterator[str]) -> str:
 def _of_run(result: Result) -> Remade:
     directory = RunDirectory.open(result.root)
     stated = results.read(directory)
-    limits = {"report.limit-advantage": 0.0, "report.limit-belief": 0.0}
-    for row in stated.rows.values():
-        limits |= {f"report.limit-{own.of}": own.limit for own in row.own_limits}
     confidence, delta = stated.attack.confidence, stated.bounds.delta
-    made, transcript = rendering.assembled(directory, confidence, delta, limits)
+    made, transcript = rendering.assembled(directory, confidence, delta)
     drawn, about = rendering.Pictures(made, transcript), rendering.about(directory)
     page = rendering.render_html(made, drawn, about).encode()
     pictures = {f"figures/{name}": content for name, content in drawn.contents.items()}

@@ -61,20 +61,6 @@ OBSERVERS = (
         mark.text ~ ". " ~ observers.reading(report, row)) }}
 {% endfor %}
 </dl>
-{% if rows[0].own_limits %}
-{% set headings = ("Observer", "Limit of the organisation", "Theory allows", "Measured",
-                   "Answer") %}
-{% call grid(headings, page) %}
-{% for each in rows %}
-{% for limit in each.own_limits %}
-{{ row(headings, observers.NAMES[each.observer],
-       observers.own_limit_cells(report, each, limit)) }}
-{% endfor %}
-{% endfor %}
-{% endcall %}
-<p class="meta">“With a condition” means: for the attacked target alone, except in rare trainings,
-or once aggregation is secure.</p>
-{% endif %}
 <p class="meta">{{ trust.get(report.trust, "") }}
 {% if mechanism.rounding %}
 The messages were integers, {{ mechanism.rounding.note }}. Because of the rounding, noise and

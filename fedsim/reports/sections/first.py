@@ -235,7 +235,6 @@ def decisions(report: Report) -> list[str]:
             again = words is TOO_FEW and report.noise_source == "seed"
             more = f" For example, trials.count={4 * report.trials}." * again
             advice[f"{words.advice}{more}"] = None
-    advice |= dict.fromkeys(text for text, met in own_limits(report) if not met)
     if (detects := report.here.detects) is not None and detects < HALF and not report.alarms:
         advice[WEAK] = None
     if report.released is not None and report.released.trainings > 1:
@@ -243,40 +242,23 @@ def decisions(report: Report) -> list[str]:
     return [each for each in advice if each]
 
 
-def own_limits(report: Report) -> list[tuple[str, bool]]:
-    """Return each limit of the organisation with its answers, and whether all observers meet it."""
-    rows, answers = observers.shown(report), []
-    for place, own in enumerate(rows[0].own_limits):
-        here = [(row, row.own_limits[place]) for row in rows]
-        marks = ", ".join(
-            f"{NAMES[row.observer]} {observers.own_limit(report, row, limit).text.lower()}"
-            for row, limit in here
-        )
-        met = all(limit.answer == "meets" for _, limit in here)
-        answers.append((f"Your limit, {own.of} at most {number(own.limit)}: {marks}.", met))
-    return answers
-
-
 def first(report: Report, about: About) -> doc.FirstScreen:
     rows, alarming = observers.shown(report), is_alarming(report)
-    own = [each.limit for each in rows[0].own_limits if each.of == "advantage"]
     told = " ".join(each.title for each in cautions(report) if each.title not in SIMULATED)
     lead: doc.Words = f"{question(report)} {answer(report)}"
     if alarming:
         lead = [doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]
-    met = [text for text, met in own_limits(report) if met]
     steps: list[doc.Words] = [*decisions(report)]
     if (command := choose(report)) and not alarming:
         steps.append(["For lower limits: ", doc.Code(command)])
     table = [observers.short(report, row) for row in rows]
     return doc.FirstScreen(
         release=released(report),
-        answer=[lead, *report.contradictions.values(), *filter(None, [told]), *met],
+        answer=[lead, *report.contradictions.values(), *filter(None, [told])],
         alarming=alarming,
         figure=doc.Bars(
             [_bar(report, row) for row in rows],
             f"Right answers about {challenge_of(report)} ({confidence_of(report)}intervals).",
-            share(own[0]) if own else None,
         ),
         table=doc.tabulated(
             [*table[0]], [[name.capitalize(), *cells] for name, *cells in map(dict.values, table)]
@@ -314,16 +296,13 @@ def _sign_off(report: Report, about: About) -> list[tuple[str, str]]:
 
 
 def choose(report: Report) -> str:
-    """Return the command that finds the least noise which meets a limit, and what it costs.
+    """Return the command that finds the least noise which halves the limit, and what it costs.
 
-    The limit is the organisation's own where theory does not keep it yet, and half of what theory
-    allows elsewhere. Returns "" where more noise would not protect from this adversary.
+    Returns "" where more noise would not protect from this adversary.
     """
     here = report.here
     scaled = is_clipped(report) and report.mechanism.sensitivity == "global"
     if not scaled or not math.isfinite(here.limit.largest.epsilon):
         return ""
-    now = here.limit.rho_alpha
-    own = [each.limit for each in here.own_limits if each.of == "advantage" and each.limit < now]
-    target = f"{own[0]:.12g}" if own else f"{now / 2:.2g}"
-    return f"fedsim choose config.toml --max-advantage {target} --against {report.vantage}"
+    target = f"--max-advantage {here.limit.rho_alpha / 2:.2g}"
+    return f"fedsim choose config.toml {target} --against {report.vantage}"

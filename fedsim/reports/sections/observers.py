@@ -6,7 +6,6 @@ Page, terminal and comparison take their cells from `short` and `numbers`.
 import math
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import OwnLimit
 from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.verdicts import (
     MUST_BE_TRUSTED,
@@ -250,48 +249,3 @@ def _how_to_measure(report: Report, row: Row) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def own_limit(report: Report, row: Row, limit: OwnLimit) -> Mark:
-    """Return the answer to a limit of the organisation's own in a few words.
-
-    Good is only what theory promises everybody, in every training: never a limit of the belief.
-    """
-    if limit.answer == "misses":
-        return Mark("alarm", "Misses")
-    if limit.answer == "cannot-tell":
-        return Mark("open", "Cannot tell")
-    rounding = report.mechanism.rounding
-    simulated = rounding is not None and rounding.secure_aggregation == "simulated"
-    conditional = (
-        limit.of == "belief"
-        or limit.by == "measured"
-        or report.mechanism.sensitivity == "local"
-        or (simulated and row.observer == "server")
-    )
-    return Mark("open", "Meets, with a condition") if conditional else Mark("good", "Meets")
-
-
-def own_limit_cells(report: Report, row: Row, limit: OwnLimit) -> list[str | Mark]:
-    """Return the limit, what theory allows, what was measured, and the answer."""
-    allowed, attack = row.limit, row.attack
-    if limit.of == "advantage":
-        most = max(allowed.rho_alpha, allowed.largest.rho_alpha)
-        theory = "no limit" if allowed.rho_alpha >= 1 else f"at most {number(most)}"
-        measured = (
-            attack and f"{number(attack.advantage)} ({span(attack.interval, number) or DASH})"
-        )
-    else:
-        most = max(allowed.rho_beta, allowed.largest.rho_beta)
-        theory = f"at most {percent(most)}, except in up to {percent(allowed.exceeded)}"
-        theory = theory if math.isfinite(allowed.epsilon) else "no limit"
-        measured = attack and (
-            f"above it in {percent(attack.above_own_limit)} of trials with the record; ε at "
-            f"least {number(attack.epsilon_at_least)}{condition(attack.estimator)}"
-        )
-    return [
-        f"{limit.of} at most {number(limit.limit)}",
-        theory,
-        measured or "not measured",
-        own_limit(report, row, limit),
-    ]

@@ -180,8 +180,8 @@ def test_figures_are_made_again_too(fedsim, experiment, tmp_path):
 
 
 def test_a_report_made_anew_at_another_confidence_follows_from_its_files(fedsim, sealed):
-    limits = "audit.confidence=0.9", "privacy.delta=1e-4", "report.limit-belief=0.8"
-    assert fedsim("report", sealed, *limits)[0] == 0
+    stated = "audit.confidence=0.9", "privacy.delta=1e-4"
+    assert fedsim("report", sealed, *stated)[0] == 0
     status, text, _ = fedsim("verify", sealed)
     assert (status, "report.json: has changed" in text) == (4, True)
     (sealed / "SHA256SUMS").unlink()

@@ -91,32 +91,3 @@ def test_the_command_prints_the_schema_alone(capsys):
     assert exit_of("report", "--schema") == 0
     assert json.loads(capsys.readouterr().out) == kinds.schema()
     jsonschema.Draft202012Validator.check_schema(schema())
-
-
-def test_a_finished_run_is_held_to_limits_that_are_given_later(small, run, tmp_path, capsys):
-    run(small({}))
-    directory = RunDirectory.open(next(tmp_path.glob("run-*")))
-    before = encode(results.read(directory))
-    assert (
-        exit_of(
-            "report", str(directory.path), "report.limit-advantage=0.9", "report.limit-belief=0.7"
-        )
-        == 0
-    )
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "Your limit, advantage at most 0.900: participant meets" in shown
-    assert "server misses" in shown
-    after = encode(results.read(directory))
-    assert [len(each["own_limits"]) for each in after["rows"].values()] == [2, 2, 2]
-    assert after["config"] == before["config"] | {
-        "report.limit-advantage": 0.9,
-        "report.limit-belief": 0.7,
-    }
-    for each in (before, after):
-        del each["config"]
-        for row in each["rows"].values():
-            del row["own_limits"]
-            (row["attack"] or {}).pop("above_own_limit", None)
-    assert before == after
-    assert exit_of("report", str(directory.path), "report.limit-belief=0.4") == 2
-    assert "give a number between 0.5 and 1" in capsys.readouterr().err

@@ -1,11 +1,10 @@
-"""The verdict of a run: states, their order, and an organisation's own limits."""
+"""The verdict of a run: states and their order."""
 
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import logit
 
 from fedsim.audits.results.rows import guessing, standing
 from fedsim.audits.run import audit, rows
@@ -121,51 +120,3 @@ def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says():
         within = (np.abs(shown) <= guessing(trials, 0.95) + 1e-9).mean()
         # Never less often, but for the error of 20 000 games; counts are discrete, so more often.
         assert 0.945 < within < 0.99
-
-
-# An organisation's own limits
-
-
-def _limit(report, vantage):
-    (found,) = _towards(report, vantage).own_limits
-    return found
-
-
-def test_without_limits_nothing_is_held_to_one(of):
-    assert [verdict.own_limits for verdict in _report(of()).rows.values()] == [[], [], []]
-
-
-@pytest.mark.parametrize(
-    ("limit", "strength", "answer", "by"),
-    [
-        (0.40, 1.0, "meets", "theory"),
-        (0.15, 1.0, "misses", "measured"),
-        (0.20, 0.3, "meets", "measured"),  # this record does, others might not
-        (0.35, 1.0, "cannot-tell", "measured"),
-        (0.40, 2.0, "misses", "measured"),  # theory promised it, and is refuted
-    ],
-)
-def test_a_limit_of_the_advantage_is_met_or_missed_or_open(limit, strength, answer, by, of):
-    report = _report(of(report__limit_advantage=limit), strength)
-    found = _limit(report, "participant")
-    assert (found.of, found.limit, found.answer, found.by) == ("advantage", limit, answer, by)
-    nothing_hides = _limit(report, "server")
-    assert (nothing_hides.answer, nothing_hides.by) == ("misses", "theory")
-
-
-def test_a_limit_of_the_belief_is_a_limit_of_epsilon(of):
-    """Met where theory's epsilon is small enough, missed where more is proven, else open."""
-    allowed = _towards(_report(of()), "participant").limit
-    for limit, answer, by in (
-        (allowed.rho_beta + 0.01, "meets", "theory"),
-        (0.6, "misses", "measured"),
-        (allowed.rho_beta - 0.002, "cannot-tell", "measured"),
-    ):
-        report = _report(of(report__limit_belief=limit))
-        found, verdict = _limit(report, "participant"), _towards(report, "participant")
-        assert (found.of, found.answer, found.by) == ("belief", answer, by)
-        assert verdict.attack is not None
-        assert (verdict.attack.epsilon_at_least > logit(limit)) == (answer == "misses")
-        _, transcript = gaussian_game(of())
-        passed = transcript["log_odds"][transcript["worlds"], -1] > logit(limit)
-        assert verdict.attack.above_own_limit == pytest.approx(passed.mean())

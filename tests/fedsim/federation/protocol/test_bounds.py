@@ -32,7 +32,7 @@ ELSEWHERE = {
     ),
     "only the server computes with them": (
         *("training.momentum", "federation.timeout"),
-        *("report.limit-advantage", "report.limit-belief", "audit.confidence"),
+        "audit.confidence",
     ),
     "they can only make a rate smaller": ("training.warmup-rounds",),
     "a training has no game, and a game needs consents": (

@@ -11,9 +11,9 @@ from fedsim.reports.document.blocks import Bar, Bars, Document, FirstScreen, Mar
 REPORT = {"kind": "training", "alarms": 0, "rounds": [{"epsilon": 2.5, "accuracy": None}]}
 
 
-def marks(bar, own=None):
+def marks(bar):
     """Return the x positions of a bar's shapes, in percent, by their class."""
-    drawn = str(first_screen.drawn(Bars([bar], "", own)))
+    drawn = str(first_screen.drawn(Bars([bar], "")))
     found = re.findall(r'<(?:rect|line) class="(\w+)" x1?="([\d.]+)%"', drawn)
     widths = dict(re.findall(r'<rect class="(\w+)" .*? width="([\d.]+)%"', drawn))
     return found, {name: float(width) for name, width in widths.items()}
@@ -21,19 +21,18 @@ def marks(bar, own=None):
 
 def test_a_bar_reaches_from_guessing_to_what_was_measured_and_the_limit_is_marked():
     bar = Bar("server", Mark("open", "Agrees with theory"), 0.75, (0.6, 0.9), 0.8)
-    found, widths = marks(bar, own=0.55)
+    found, widths = marks(bar)
     full = widths["track"]
     assert widths["measured"] == pytest.approx(full / 2, abs=0.01)
     assert widths["allowed"] == pytest.approx(0.6 * full, abs=0.01)
     places = {name: float(x) for name, x in found}
     assert places["limit"] == pytest.approx(1.5 + 0.6 * full, abs=0.01)
-    assert places["own"] == pytest.approx(1.5 + 0.1 * full, abs=0.01)
 
 
 def test_without_a_limit_or_a_measurement_there_is_no_mark_of_it():
     found, widths = marks(Bar("server", Mark("caution", "Must be trusted"), limit=1.0))
     names = {name for name, _ in found}
-    assert not names & {"limit", "measured", "interval", "own"}
+    assert not names & {"limit", "measured", "interval"}
     assert widths["allowed"] == widths["track"]
 
 
