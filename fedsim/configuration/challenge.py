@@ -14,8 +14,6 @@ class ChallengeConfig(TomlTable):
         dissimilarity: Measure that ranks candidates for the target.
         space: Space in which dissimilarity is measured. "features": the features of records;
             "embedding": the input of the last layer, at the initial parameters of the first trial.
-        choice: Rank of the chosen target by dissimilarity. "max": the most dissimilar; "min": the
-            least.
         record: Position of the target in D. -1: choose by dissimilarity.
         replacement: Position of the replacement in the pool. It takes the place of the target in
             D'. -1: choose by dissimilarity.
@@ -27,7 +25,6 @@ class ChallengeConfig(TomlTable):
 
     dissimilarity: str = "euclidean"
     space: Literal["features", "embedding"] = "features"
-    choice: Literal["max", "min"] = "max"
     record: Annotated[int, Field(ge=-1)] = -1
     replacement: Annotated[int, Field(ge=-1)] = -1
     client: Annotated[int, Field(ge=-1)] = -1
@@ -48,11 +45,8 @@ class CanariesConfig(TomlTable):
             "mislabelled": records of the pool with a wrong label.
         known_data: Use of D by the auditor to score canaries. true: subtract what D's records add
             to each sum.
-        score: Evidence that scores a canary. "sums": the released sums; "loss": the drop in its
-            loss from the initial to the final model.
     """
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0
     kind: Literal["gradient", "mislabelled"] = "gradient"
     known_data: bool = False
-    score: Literal["sums", "loss"] = "sums"

@@ -98,9 +98,6 @@ canaries.count is above 0; privacy.unit is "client": canaries.kind is "gradient"
     | With this unit, a canary stands for a client. | set privacy.unit = "record"
 canaries.count is above 0; privacy.unit is "client": canaries.known-data is false
     | Clients send updates, not sums over records. | set privacy.unit = "record"
-canaries.score is "loss": canaries.kind is "mislabelled"; canaries.known-data is false
-    | This score is the loss of a canary, so each canary must be a record.
-    | set canaries.score = "sums"
 # Crafted challenges
 privacy.unit is "client": challenge.kind is "record"
     | All records of a client are the target. | set privacy.unit = "record"

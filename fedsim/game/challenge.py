@@ -149,7 +149,6 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
             compared_features(rules, loaded, split.pool_records.features) if replace else None,
             measure,
             privacy.neighbouring.value,
-            choice=given.choice,
             columns=columns_of(loaded),
             threads=threads,
             progress=reporting.progress,
@@ -176,7 +175,7 @@ def _choose_client(
             columns=columns_of(loaded),
             threads=threads,
         )
-        client, measure = select_one(distances, given.choice), given.dissimilarity
+        client, measure = select_one(distances, "max"), given.dissimilarity
         distance = float(distances[client])
     records, pool = len(loaded.owned_by(client)), len(loaded.split.pool)
     if scheme.privacy.neighbouring is Neighbouring.REPLACE and pool < records:

@@ -86,24 +86,16 @@ def scores(
     federation: Federation | None,
     parameters: Tensor,
     released: Tensor,
-    after: Tensor | None = None,
 ) -> Tensor:
-    """Return the scores of a round's canaries, float64 [T, m], by its release or the next model.
+    """Return the scores of a round's canaries, float64 [T, m], by its release.
 
     It is the release's inner product with the canary's part, without D's clipped gradients for
-    `canaries.known-data`; for `canaries.score = "loss"` the fall of the canary's loss.
+    `canaries.known-data`.
 
     federation: may be None unless `needs_data`.
-    parameters, after: float32 [T, P], models at the start and the end of the round.
+    parameters: float32 [T, P], models at the start of the round.
     released: [T, P], the noisy sum.
     """
-    if rules.canaries.score == "loss":
-        assert after is not None
-        records = _records(rules, federation)
-        assert federation is not None
-        return (
-            federation.evaluate(parameters, *records)[0] - federation.evaluate(after, *records)[0]
-        )
     released = released.double()
     if rules.canaries.known_data:
         assert federation is not None

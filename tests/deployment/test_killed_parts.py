@@ -95,7 +95,7 @@ def test_a_node_that_was_killed_is_connected_again_within_a_minute_or_two(server
         _until(lambda: not _children(place, "supernode"), 20)
     else:
         _named(place, "supernode", "mended_supernode").kill()
-        _until(lambda: "still counts an earlier start of this node" in log.read_text(), 30)
+        _until(lambda: "still counts an earlier start" in log.read_text(), 30)
     starved_node.script(place, "start.sh")
     _until(lambda: log.read_text().count("SuperNode ID") > connected, 150)
     _until(lambda: _deploy("status", server).count(": connected") == 2, 60)

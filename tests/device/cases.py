@@ -37,7 +37,7 @@ CHANGES = {
     "crafted-label": {"challenge.kind": "mislabelled", "privacy.neighbouring": "replace"},
     "chosen-by-embedding": {"challenge.space": "embedding", "model.name": "mlp"},
     "canaries-gradient": CANARIES,
-    "canaries-label": CANARIES | {"canaries.kind": "mislabelled", "canaries.score": "loss"},
+    "canaries-label": CANARIES | {"canaries.kind": "mislabelled"},
     "local-epochs": {"privacy.unit": "client", "training.local-epochs": 2},
     "adam": {"training.optimizer": "adam"},
     "class-priors": {"model.class-priors": ",".join(["0.1"] * 10)},

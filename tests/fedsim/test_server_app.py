@@ -113,7 +113,7 @@ def test_too_few_clients_are_named_and_not_waited_for_without_end(small):
     config = small()
     grid = InProcessGrid(client_app.app, 2, to_run_config(config))
     with pytest.raises(Exception, match=r"2 of 3 clients connected within 0\.1 s"):
-        nodes.connect(grid, 3, timeout=0.1)
+        nodes.Nodes(grid, 3).connect(timeout=0.1)
 
 
 def test_a_batch_without_a_size_takes_what_memory_allows(small, tmp_path):

@@ -48,7 +48,6 @@ def report(
     mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
     return OneRunResult(
-        score=game.canaries.score,
         count=game.canaries.count,
         clients=sorted(set(one_run.hosts(game).tolist())),
         included=int(mine[0].sum()),

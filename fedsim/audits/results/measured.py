@@ -209,5 +209,3 @@ class OneRunResult:
     estimate: Annotated[CanaryEstimate, REALS]
     scores: CanaryScores
     """Scores of the canaries in the first trial."""
-    score: str = "sums"
-    """Where canaries are scored, as in `canaries.score`."""

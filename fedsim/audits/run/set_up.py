@@ -132,7 +132,7 @@ def challenge(run: AuditedRun) -> ChallengeFacts:
         record=target["record"],
         replacement=replacement,
         client=target["client"],
-        choice="given" if target["measure"] == "given" else run.config.challenge.choice,
+        choice="given" if target["measure"] == "given" else "max",
         measure=target["measure"],
         kind=target["kind"],
         label=target["label"],

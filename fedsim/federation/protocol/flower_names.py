@@ -32,7 +32,7 @@ ROWS = (
     ),
     (
         "flwr.supercore.primitives.asymmetric",
-        "bytes_to_private_key bytes_to_public_key public_key_to_bytes verify_signature",
+        "bytes_to_private_key bytes_to_public_key verify_signature",
         "keys and signatures, as Flower writes them",
     ),
     (
@@ -59,11 +59,6 @@ ROWS = (
     ),
     ("flwr.supercore.runtime", "RuntimeHttpClient", "the same, as a client"),
     (
-        "flwr.supercore.runtime_version_compatibility",
-        "RuntimeVersionMetadata",
-        "the version that such a request states",
-    ),
-    (
         "flwr.proto.fleet_pb2",
         "ActivateNodeRequest ActivateNodeResponse PushMessagesRequest",
         "requests of a node that the proxy reads",
@@ -78,7 +73,6 @@ ROWS = (
     ("flwr.supernode", "fleet_http_connection start_client_internal", "the SuperNode's loop"),
     ("flwr.supernode.cli", "flower_supernode", "the SuperNode's command"),
     ("flwr.supernode.fleet_http_client", "FleetHttpClient", "a SuperNode's requests"),
-    ("flwr.supernode.node_auth_http_interceptor", "NodeAuthHttpInterceptor", "their signatures"),
     (
         "flwr.supernode.runtime.run_clientapp",
         "pull_task_input push_message push_task_output",

@@ -44,24 +44,17 @@ from flwr.supercore.interceptors import (
 from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor as SuperExecAuthHttpInterceptor
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key as bytes_to_private_key
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key as bytes_to_public_key
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes as public_key_to_bytes
 from flwr.supercore.primitives.asymmetric import verify_signature as verify_signature
 from flwr.supercore.protobuf.client import ProtobufCall as ProtobufCall
 from flwr.supercore.protobuf.client import ProtobufRequestContext as ProtobufRequestContext
 from flwr.supercore.run import Run as Run
 from flwr.supercore.run import RunNotRunningException as RunNotRunningException
 from flwr.supercore.runtime import RuntimeHttpClient as RuntimeHttpClient
-from flwr.supercore.runtime_version_compatibility import (
-    RuntimeVersionMetadata as RuntimeVersionMetadata,
-)
 from flwr.supercore.task_identity import TaskIdentity as TaskIdentity
 from flwr.supernode import fleet_http_connection as fleet_http_connection
 from flwr.supernode import start_client_internal as start_client_internal
 from flwr.supernode.cli import flower_supernode as flower_supernode
 from flwr.supernode.fleet_http_client import FleetHttpClient as FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import (
-    NodeAuthHttpInterceptor as NodeAuthHttpInterceptor,
-)
 from flwr.supernode.runtime.run_clientapp import pull_task_input as pull_task_input
 from flwr.supernode.runtime.run_clientapp import push_message as push_message
 from flwr.supernode.runtime.run_clientapp import push_task_output as push_task_output

@@ -4,7 +4,6 @@ They have moved between releases; tests watch them. The processes of a run do no
 `protocol.flower_private` has the parts that they use.
 """
 
-import ssl
 from base64 import b64decode
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,7 +12,6 @@ from typing import Self
 import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
-    EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
 )
 from flwr.app import Context, Message
@@ -27,25 +25,20 @@ from fedsim.federation.protocol.flower_names import (
     TIMESTAMP_HEADER,
     TIMESTAMP_TOLERANCE,
     AcquireTaskRequest,
-    ActivateNodeRequest,
     ApiErrorCode,
-    FleetHttpClient,
     FlowerError,
-    NodeAuthHttpInterceptor,
     ProtobufCall,
     ProtobufRequestContext,
     PushMessagesRequest,
     Run,
     RuntimeHttpClient,
     RuntimeVersionHttpInterceptor,
-    RuntimeVersionMetadata,
     SendTaskHeartbeatRequest,
     SubStatus,
     SuperExecAuthHttpInterceptor,
     TaskType,
     bytes_to_public_key,
     now,
-    public_key_to_bytes,
     pull_task_input,
     push_message,
     push_task_output,
@@ -57,12 +50,6 @@ EARLIEST, LATEST = -SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOL
 
 LEASE = 60.0
 """Seconds for which a server counts a node as connected after its last heartbeat: 2 x 30."""
-
-ACTIVATION: dict[int, bool] = {
-    ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL: True,
-    ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED: False,
-}
-"""Whether a server knows a node's key, by the code of its refusal to activate the node."""
 
 
 class RuntimeApi:
@@ -147,54 +134,10 @@ class _TaskToken:
         return call(context)
 
 
-class _Version:
-    """Sends the version of this Flower. Flower's own class would end the process on a refusal."""
-
-    def intercept(self, context: ProtobufRequestContext, call: ProtobufCall) -> httpx.Response:
-        metadata = RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata()
-        context.request.headers.update(dict(metadata))
-        return call(context)
-
-
-def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey) -> bool | None:
-    """Return whether a node's key is registered.
-
-    It requests an activation with an interval that no server grants. A server checks the interval
-    after the key.
-
-    Returns: None if the server does not accept the node's signature.
-    Raises httpx.HTTPError if the server answers otherwise.
-    """
-    public = key.public_key()
-    interceptors = (_Version(), NodeAuthHttpInterceptor(key, public))
-    client = FleetHttpClient(url, interceptors=interceptors, verify=trusted, timeout=5)
-    try:
-        return _knows(client, public_key_to_bytes(public))
-    finally:
-        client.close()
-
-
-def _knows(client: FleetHttpClient, key: bytes) -> bool | None:
-    request = ActivateNodeRequest(public_key=key, heartbeat_interval=0)
-    try:
-        FleetHttpClient.ActivateNode(client, request)
-    except httpx.HTTPStatusError as error:
-        if error.response.status_code == httpx.codes.UNAUTHORIZED:
-            return None
-        answer = FlowerError.from_json(error.response.text)
-        if answer is None or answer.code not in ACTIVATION:
-            raise
-        return ACTIVATION[answer.code]
-    return True
-
-
-def refuses_second_start(
-    error: httpx.HTTPStatusError, client: FleetHttpClient, request: ActivateNodeRequest
-) -> bool:
-    """Return whether a server refuses to activate a node whose key it knows: it is connected."""
+def refuses_activation(error: httpx.HTTPStatusError) -> bool:
+    """Return whether a server refuses to activate a node: it is connected, or its key unknown."""
     answer = FlowerError.from_json(error.response.text)
-    refused = answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED
-    return refused and bool(_knows(client, request.public_key))
+    return answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED
 
 
 def replies_are_own(body: bytes) -> bool:

@@ -35,7 +35,7 @@ from fedsim.federation.protocol.flower_names import (
     flower_supernode,
     start_client_internal,
 )
-from fedsim.federation.runtimes.flower_services import LEASE, refuses_second_start
+from fedsim.federation.runtimes.flower_services import LEASE, refuses_activation
 
 log = logging.getLogger("flwr")
 
@@ -66,13 +66,11 @@ class FleetClient(FleetHttpClient):
             try:
                 answer = super().ActivateNode(request)
             except httpx.HTTPStatusError as error:
-                if waited > LEASE + RETRY_INTERVAL or not refuses_second_start(
-                    error, self, request
-                ):
+                if waited > LEASE + RETRY_INTERVAL or not refuses_activation(error):
                     raise
                 log.warning(
-                    "the server still counts an earlier start of this node as connected, for at "
-                    "most %.0f s; this SuperNode tries again until then",
+                    "the server does not know the key of this node, or still counts an earlier "
+                    "start as connected; this SuperNode tries again for %.0f s",
                     max(0.0, LEASE - waited),
                 )
                 waited += RETRY_INTERVAL

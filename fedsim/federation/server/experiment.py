@@ -26,7 +26,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.server import acceptance, model_training
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.checkpoint import State
-from fedsim.federation.server.nodes import Auditors, connected
+from fedsim.federation.server.nodes import Nodes, connected
 from fedsim.federation.server.observing import BatchObservations
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.training import Training
@@ -92,11 +92,11 @@ def carry_out(
     first = None
     if left:
         first = Request(1, left[0].start, len(left[0]), plan.noise_multiplier)
-    nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
+    clients, nodes = connected(grid, config.federation, plan.digest, directory, first)
     of_seed = challenge.worlds(config.run.seed, config.trials.count)
     directory.log_event(phase="training", rounds=plan.rounds)
-    campaign = Campaign(plan, chosen, nodes, of_seed, book, directory)
-    arriving = (elsewhere or partial(_train_here, grid, auditors, loaded))(campaign, left)
+    campaign = Campaign(plan, chosen, clients, of_seed, book, directory)
+    arriving = (elsewhere or partial(_train_here, grid, nodes, loaded))(campaign, left)
     odds: list[Floats] = []
     accuracies: list[Floats] = []
     for trials in plan.batches:
@@ -108,7 +108,7 @@ def carry_out(
         so_far = of_seed[: trials.stop], np.concatenate(odds)
         results = interim.look(config.audit.confidence, *so_far, accuracies, len(plan.batches))
         directory.log_event(phase="batch", trials=[trials.start, trials.stop], **results)
-    auditors.dismiss(grid)
+    nodes.dismiss()
 
 
 def transcript(plan: Plan, directory: RunDirectory) -> Arrays:
@@ -132,12 +132,12 @@ def transcript(plan: Plan, directory: RunDirectory) -> Arrays:
 
 
 def _train_here(
-    grid: Grid, auditors: Auditors, loaded: Federation, campaign: Campaign, left: Sequence[range]
+    grid: Grid, nodes: Nodes, loaded: Federation, campaign: Campaign, left: Sequence[range]
 ) -> Iterator[None]:
     """Train batches of trials on the nodes of a grid. Each round is charged before it leaves."""
     for trials in left:
         attempt, log_event = campaign.begin(trials), campaign.directory.log_event
-        training = Training(grid, campaign.batch(trials), attempt, log_event, auditors)
+        training = Training(grid, campaign.batch(trials), attempt, log_event, nodes)
         campaign.keep(trials, train(training, loaded))
         yield
 

@@ -75,15 +75,15 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     repeated = (done, nominal) if config.federation.repeats_answers else None
     book = Ledger(config.scheme, directory, done=repeated)
     first = Request(done + 1, 0, 1, nominal) if done < plan.rounds else None
-    nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
+    clients, nodes = connected(grid, config.federation, plan.digest, directory, first)
     worlds = challenge.worlds(config.run.seed, 1)
-    batch = Batch(plan, plan.challenge(), nodes, once, worlds)
+    batch = Batch(plan, plan.challenge(), clients, once, worlds)
     attempt = book.begin(once, plan.rounds, nominal, first=done + 1)
     noise = TrainingNoise(plan)
-    training = Training(grid, batch, attempt, directory.log_event, auditors, noise.observe)
+    training = Training(grid, batch, attempt, directory.log_event, nodes, noise.observe)
     directory.log_event(phase="training", rounds=plan.rounds)
     state = training.run(state, _keeping(training, noise, loaded, directory, done))
-    auditors.dismiss(grid)
+    nodes.dismiss()
     directory.log_event(phase="batch", trials=[0, 1])
     return torch.tensor(state.model[0])
 

@@ -4,8 +4,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
@@ -53,92 +52,198 @@ MOST_UNANSWERED = 8
 """Messages that an auditor may be behind. Each holds a model in the SuperLink's memory."""
 
 
-class Auditors:
-    """The auditors of a run, and the nodes that were asked who they are, by message."""
+def quiet(**_: object) -> None:
+    """Log nothing."""
+
+
+class Nodes:
+    """Who the nodes of a grid are: clients, auditors, or neither.
+
+    registered: the node of each partition, so that an unknown node cannot stop the run; None: every
+        claim is accepted.
+
+    Attributes:
+        clients: the node of each client, by partition.
+        auditors: the nodes that record every round.
+    """
 
     def __init__(
         self,
-        clients: Iterable[int],
-        auditors: Iterable[int],
-        log_event: Callable[..., None],
-        asked: Mapping[str, int] | None = None,
+        grid: Grid,
+        size: int,
+        registered: Mapping[int, int] | None = None,
+        log_event: Callable[..., None] = quiet,
     ) -> None:
-        self.nodes = set(auditors)
-        self._clients = set(clients)
-        self._awaited = dict(asked or {})
-        # Nodes that need not be asked for their identity.
-        self._known = {*self._clients, *self.nodes, *self._awaited.values()}
+        self.clients: dict[int, int] = {}
+        self.auditors: set[int] = set()
+        self._grid, self._size, self._registered = grid, size, registered
         self._log_event = log_event
-        for node in sorted(self.nodes):
-            log_event(auditor=node, joined=True)
+        self._begun = False
+        self._others: set[int] = set()
+        self._awaited: dict[str, int] = {}  # the node of each message that has no answer yet
+        self._asked_at: dict[int, float] = {}
+        self._reasons: dict[str, None] = {}
 
-    def look_around(self, grid: Grid) -> None:
+    def connect(self, timeout: float = CONNECT_TIMEOUT, tolerated: int = 0) -> None:
+        """Wait until every client's node has connected.
+
+        After LEAVING seconds it suffices that no more than `tolerated` clients are missing. Other
+        nodes have INTRODUCTION seconds more to identify themselves.
+
+        Raises InputError if too few partitions answer in time, or a client's node claims another's.
+        Raises RuntimeError if a node answers with an error while clients are missing.
+        """
+        begun, named, complete = time.monotonic(), False, math.inf
+        while not self._begun:
+            self._ask()
+            failed = self._listen()
+            now = time.monotonic()
+            absent = [client for client in range(self._size) if client not in self.clients]
+            if not absent:
+                complete = min(complete, now)
+                self._begun = not self._awaited or now >= complete + INTRODUCTION
+            elif len(absent) <= tolerated and now > begun + LEAVING:
+                self._begun = True
+            elif failed:
+                raise RuntimeError(failed)
+            elif now > begun + timeout:
+                raise InputError(self._too_few(absent, timeout))
+            elif not named and now > begun + PATIENCE:
+                named = True
+                self._log_event(waiting=_clients(absent), reasons=list(self._reasons))
+            if not self._begun:
+                time.sleep(POLL_INTERVAL)
+        self.clients = dict(sorted(self.clients.items()))
+
+    def look_around(self) -> None:
         """Read the auditors' answers, and ask new nodes for their identity, without waiting."""
-        self._listen(grid)
-        present = set(grid.get_node_ids())
-        for node in sorted(self.nodes - present):
+        self._listen()
+        present = set(self._grid.get_node_ids())
+        for node in sorted(self.auditors - present):
             self._leave(node, "its node is gone")
-        # A node that left is asked again when it returns.
-        self._known &= present | self._clients
-        if new := sorted(present - self._known):
-            self._known.update(new)
-            self._send(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
+        self._others &= present  # a node that left is asked again when it returns
+        self._ask()
 
-    def inform(self, grid: Grid, kind: str, content: Callable[[], RecordDict]) -> None:
+    def inform(self, kind: str, content: Callable[[], RecordDict]) -> None:
         """Send every auditor a message, without waiting."""
         behind = Counter(self._awaited.values())
-        for node in sorted(self.nodes):
+        for node in sorted(self.auditors):
             if behind[node] >= MOST_UNANSWERED:
                 self._leave(node, f"{behind[node]} messages are unanswered")
-        self._send(grid, [Message(content(), node, kind) for node in sorted(self.nodes)])
+        sent = [Message(content(), node, kind) for node in sorted(self.auditors)]
+        accepted = taken(self._grid, sent)
+        self._awaited |= {id: each.metadata.dst_node_id for id, each in accepted.items()}
+        for message in sent:
+            if message.metadata.message_id not in accepted:
+                node = message.metadata.dst_node_id
+                self._leave(node, "Flower accepted no message for its node")
 
-    def dismiss(self, grid: Grid, timeout: float = DISMISS_TIMEOUT) -> None:
+    def dismiss(self, timeout: float = DISMISS_TIMEOUT) -> None:
         """Let the auditors fetch their last messages, within some seconds, then end the run."""
         deadline = time.monotonic() + timeout
         while True:
-            self._listen(grid)
-            late = sorted({*self._awaited.values()} & self.nodes)
+            self._listen()
+            late = sorted({*self._awaited.values()} & self.auditors)
             if not late or time.monotonic() > deadline:
                 break
             time.sleep(POLL_INTERVAL)
         for node in late:
             self._leave(node, f"no answer within {timeout:g} s after the last round")
 
-    def _listen(self, grid: Grid) -> None:
-        if self._awaited:
-            for reply in grid.pull_messages(list(self._awaited)):
-                self._hear(reply)
+    def _ask(self) -> None:
+        """Ask every new node for its identity, and at times those that have not answered."""
+        now = time.monotonic()
+        # An earlier question still counts: the node may be slow.
+        waiting = {
+            node
+            for node in self._awaited.values()
+            if self._begun or now < self._asked_at.get(node, now) + ASK_AGAIN
+        }
+        known = {*self.clients.values(), *self.auditors, *waiting, *self._others}
+        known |= set(self._registered.values()) if self._begun and self._registered else set()
+        new = sorted(set(self._grid.get_node_ids()) - known)
+        self._asked_at |= dict.fromkeys(new, now)
+        accepted = taken(self._grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
+        self._awaited |= {id: query.metadata.dst_node_id for id, query in accepted.items()}
 
-    def _send(self, grid: Grid, sent: list[Message]) -> None:
-        accepted = taken(grid, sent)
-        for message in sent:
-            id, node = message.metadata.message_id, message.metadata.dst_node_id
-            if id in accepted:
-                self._awaited[id] = node
-            else:
-                self._leave(node, "Flower accepted no message for its node")
+    def _listen(self) -> str:
+        """Read the answers of nodes; return why a client's failed, or ""."""
+        failed = ""
+        for reply in self._grid.pull_messages(list(self._awaited)) if self._awaited else ():
+            # The sender of Flower's own error replies is not the node in question.
+            node = self._awaited.pop(reply.metadata.reply_to_message_id, None)
+            if node is None:  # a second answer to the same question
+                continue
+            if node in self.auditors:
+                if reply.has_error():
+                    self._leave(node, failure(reply))
+                continue
+            try:
+                if reply.has_error() and reply.error.code in GONE and not self._begun:
+                    # Flower lists a killed node for a minute. It may be on its way back.
+                    self._reasons[failure(reply)] = None
+                elif reply.has_error():
+                    raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
+                else:
+                    self._enter(node, _claimed_partition(reply))
+            except RuntimeError as error:
+                if self._is_unknown(node):
+                    self._others.add(node)
+                    self._reasons[str(error)] = None
+                else:
+                    failed = failed or str(error)
+        return failed
 
-    def _hear(self, reply: Message) -> None:
-        # The sender of Flower's own error replies is not the node in question.
-        node = self._awaited.pop(reply.metadata.reply_to_message_id, None)
-        if node is None:
-            return
-        if reply.has_error():
-            self._leave(node, failure(reply))
-            return
-        try:
-            partition = _claimed_partition(reply)
-        except RuntimeError as error:
-            self._leave(node, str(error))
-            return
-        if node not in self.nodes and partition == messages.AUDITOR:
-            self.nodes.add(node)
+    def _is_unknown(self, node: int) -> bool:
+        """Return whether a node is certainly no client's."""
+        return self._begun or (
+            self._registered is not None and node not in self._registered.values()
+        )
+
+    def _enter(self, node: int, partition: int) -> None:
+        """Accept the claim of a node, or record that it is unknown.
+
+        Raises InputError for a partition that does not exist, is another node's, or claimed twice.
+        """
+        self._awaited = {id: each for id, each in self._awaited.items() if each != node}
+        if partition == messages.AUDITOR:
+            self.auditors.add(node)
             self._log_event(auditor=node, joined=True)
+        elif self._is_unknown(node):
+            raise RuntimeError(
+                f"node {node} claims partition {partition}, but its key belongs to no client"
+            )
+        elif not 0 <= partition < self._size:
+            raise InputError(
+                f"a node claims partition {partition}, but federation.clients is {self._size}; "
+                "start as many nodes as clients"
+            )
+        elif self._registered is not None and self._registered.get(partition) != node:
+            raise InputError(
+                f"node {node} claims partition {partition}, but that client's key belongs to node "
+                f"{self._registered.get(partition)}; give it the partition-id of its own key"
+            )
+        elif self.clients.setdefault(partition, node) != node:
+            raise InputError(
+                f"two nodes claim partition {partition}; give each its own partition-id"
+            )
 
     def _leave(self, node: int, reason: str) -> None:
-        if node in self.nodes:
-            self.nodes.discard(node)
-            self._log_event(auditor=node, joined=False, reason=reason)
+        self.auditors.discard(node)
+        self._log_event(auditor=node, joined=False, reason=reason)
+
+    def _too_few(self, absent: list[int], timeout: float) -> str:
+        return (
+            f"{len(self.clients)} of {self._size} clients connected within {timeout:g} s. Missing: "
+            f"{_clients(absent)}. Start as many SuperNodes as federation.clients (in a simulation, "
+            f"use --federation-config 'num-supernodes={self._size}'); a training goes on without "
+            f"them with {TOLERATED}={len(absent)}"
+            + "".join(f"; a node failed: {reason}" for reason in self._reasons)
+        )
+
+
+def _clients(absent: list[int]) -> str:
+    return f"client{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}"
 
 
 def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
@@ -165,157 +270,19 @@ def connected(
     digest: Callable[[int, bool], str],
     directory: RunDirectory,
     first: Request | None = None,
-) -> tuple[dict[int, int], Auditors]:
-    """Return the node of every client, after comparing its data with the server's, and auditors.
+) -> tuple[dict[int, int], Nodes]:
+    """Return the node of every client, after comparing its data with the server's; all nodes.
 
     digest, first: as for `check_data`.
     directory: the run directory. If it names the clients' nodes, no other node may be a client.
     Raises InputError if too few clients answer in time, or a client has other data.
     """
     registered = registered_nodes(directory)
-    nodes, present, asked = connect(
-        grid,
-        clients.clients,
-        CONNECT_TIMEOUT,
-        registered,
-        directory.log_event,
-        clients.tolerated_dropouts,
-    )
-    check_data(grid, nodes, digest, clients.timeout, directory.log_event, first)
-    nodes = {**(registered or {}), **nodes}  # a client that is away is asked in each round
-    auditors = Auditors(nodes.values(), present, directory.log_event, asked)
-    return nodes, auditors
-
-
-def connect(
-    grid: Grid,
-    clients: int,
-    timeout: float,
-    registered: Mapping[int, int] | None = None,
-    log_event: Callable[..., None] = lambda **_: None,
-    tolerated: int = 0,
-) -> tuple[dict[int, int], list[int], dict[str, int]]:
-    """Return the nodes of a run, once every client's node has connected.
-
-    After LEAVING seconds it suffices that no more than `tolerated` clients are missing.
-
-    registered: the node of each partition, so that an unknown node cannot stop the run; None: every
-    claim is accepted.
-    Returns: the node of each partition, the auditors' nodes, and by message those that have
-    INTRODUCTION seconds more to identify themselves.
-    Raises InputError if too few partitions answer in time, or a client's node claims another's.
-    Raises RuntimeError if a node answers with an error while clients are missing.
-    """
-    begun, named, complete = time.monotonic(), False, math.inf
-    roll = _Roll(clients, registered)
-    while True:
-        roll.ask(grid)
-        failed = roll.listen(grid)
-        now, absent = time.monotonic(), roll.absent
-        if not absent:
-            complete = min(complete, now)
-        # Once the clients are complete, other nodes have a little longer. Else wait for clients.
-        introduced = not absent and (not roll.asked or now >= complete + INTRODUCTION)
-        if introduced or (absent and now > begun + LEAVING and len(absent) <= tolerated):
-            return dict(sorted(roll.nodes.items())), roll.auditors, roll.asked
-        if absent and failed:
-            raise RuntimeError(failed)
-        missing = f"client{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}"
-        if absent and now > begun + timeout:
-            raise InputError(
-                f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s. Missing: "
-                f"{missing}. Start as many SuperNodes as federation.clients (in a simulation, use "
-                f"--federation-config 'num-supernodes={clients}'); a training goes on without "
-                f"them with {TOLERATED}={len(absent)}"
-                + "".join(f"; a node failed: {reason}" for reason in roll.reasons)
-            )
-        if absent and not named and now > begun + PATIENCE:
-            named = True
-            log_event(waiting=missing, reasons=list(roll.reasons))
-        time.sleep(POLL_INTERVAL)
-
-
-@dataclass
-class _Roll:
-    """The identified nodes of a run, the asked ones by message, and why claims were rejected."""
-
-    clients: int
-    registered: Mapping[int, int] | None
-    nodes: dict[int, int] = field(default_factory=dict)
-    auditors: list[int] = field(default_factory=list)
-    unknown: set[int] = field(default_factory=set)
-    asked: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, None] = field(default_factory=dict)
-    asked_at: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def absent(self) -> list[int]:
-        """The clients that have not identified themselves."""
-        return [client for client in range(self.clients) if client not in self.nodes]
-
-    def ask(self, grid: Grid) -> None:
-        """Ask every new node for its identity, and at times those that have not answered."""
-        now = time.monotonic()
-        # An earlier question still counts: the node may be slow.
-        waiting = {each for each in self.asked.values() if now < self.asked_at[each] + ASK_AGAIN}
-        known = {*self.nodes.values(), *self.auditors, *waiting, *self.unknown}
-        new = sorted(set(grid.get_node_ids()) - known)
-        self.asked_at |= dict.fromkeys(new, now)
-        accepted = taken(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
-        self.asked |= {id: query.metadata.dst_node_id for id, query in accepted.items()}
-
-    def listen(self, grid: Grid) -> str:
-        """Enter the claims of the nodes that answered; return why a client's failed, or ""."""
-        failed = ""
-        for reply in grid.pull_messages(list(self.asked)) if self.asked else ():
-            node = self.asked.pop(reply.metadata.reply_to_message_id, None)
-            if node is None:  # a second answer to the same question
-                continue
-            try:
-                if not reply.has_error():
-                    self._enter(node, _claimed_partition(reply))
-                elif reply.error.code in GONE:
-                    # Flower lists a killed node for a minute. It may be on its way back.
-                    self.reasons[failure(reply)] = None
-                else:
-                    raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
-            except RuntimeError as error:
-                if self._is_unknown(node):
-                    self.reasons[str(error)] = None
-                else:
-                    failed = failed or str(error)
-        return failed
-
-    def _is_unknown(self, node: int) -> bool:
-        """Return whether a node is certainly no client's."""
-        return self.registered is not None and node not in self.registered.values()
-
-    def _enter(self, node: int, partition: int) -> None:
-        """Accept the claim of a node, or record it as unknown.
-
-        Raises InputError for a partition that does not exist, is another node's, or claimed twice.
-        """
-        self.asked = {id: each for id, each in self.asked.items() if each != node}
-        if partition == messages.AUDITOR:
-            self.auditors.append(node)
-        elif self._is_unknown(node):
-            self.unknown.add(node)
-            why = f"node {node} claims partition {partition}, but its key belongs to no client"
-            self.reasons[why] = None
-        elif not 0 <= partition < self.clients:
-            raise InputError(
-                f"a node claims partition {partition}, but federation.clients is {self.clients}; "
-                "start as many nodes as clients"
-            )
-        elif self.registered is not None and self.registered.get(partition) != node:
-            raise InputError(
-                f"node {node} claims partition {partition}, but that client's key belongs to node "
-                f"{self.registered.get(partition)}; give it the partition-id of its own key"
-            )
-        elif self.nodes.setdefault(partition, node) != node:
-            raise InputError(
-                f"two nodes claim partition {partition}; give each its own partition-id"
-            )
+    nodes = Nodes(grid, clients.clients, registered, directory.log_event)
+    nodes.connect(tolerated=clients.tolerated_dropouts)
+    check_data(grid, nodes.clients, digest, clients.timeout, directory.log_event, first)
+    # A client that is away is asked in each round.
+    return {**(registered or {}), **nodes.clients}, nodes
 
 
 def check_data(

@@ -109,7 +109,7 @@ class BatchObservations:
         """Return every canary's score in the released sum, which every recipient can compute."""
         assert after.release is not None
         loaded = federation.load(self._config.experiment)
-        sent = (round.model, after.release.aggregate, after.model)
+        sent = (round.model, after.release.aggregate)
         placed = (torch.tensor(each).to(loaded.device) for each in sent)
         scores: Array = one_run.scores(self._config.game, loaded, *placed).cpu().numpy()
         return scores

@@ -21,7 +21,7 @@ from fedsim.federation.server import acceptance
 from fedsim.federation.server.acceptance import ClientFailedError, quiet
 from fedsim.federation.server.batch import Batch, Outgoing, Received, Round
 from fedsim.federation.server.checkpoint import Release, State
-from fedsim.federation.server.nodes import Auditors
+from fedsim.federation.server.nodes import Nodes
 from fedsim.game.mechanisms import fixed_point
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.noise import Noised, add_noise
@@ -36,7 +36,7 @@ class Training:
 
     Attributes:
         attempt: the account of the batch in the run's ledger; None: charged elsewhere.
-        auditors: the nodes that record every round; no round waits for them.
+        nodes: all nodes of the run; auditors among them record every round.
         observe: sees every round.
         seconds: the clients' computing time so far.
     """
@@ -45,7 +45,7 @@ class Training:
     batch: Batch
     attempt: Attempt | None = None
     log_event: Callable[..., None] = quiet
-    auditors: Auditors | None = None
+    nodes: Nodes | None = None
     observe: Observe = lambda *_: None
     seconds: float = field(default=0.0, init=False)
 
@@ -190,9 +190,9 @@ class Training:
         return (0, 0, 1) if self.attempt is None else self.attempt.before
 
     def _inform(self, kind: str, outgoing: Outgoing) -> None:
-        if self.auditors is not None:  # before the clients begin to compute
-            self.auditors.look_around(self.grid)
-            self.auditors.inform(self.grid, kind, lambda: outgoing.to_everybody(Role.AUDITOR))
+        if self.nodes is not None:  # before the clients begin to compute
+            self.nodes.look_around()
+            self.nodes.inform(kind, lambda: outgoing.to_everybody(Role.AUDITOR))
 
     def _ask(self, requests: list[Message]) -> list[Message]:
         timeout = self.batch.plan.config.federation.timeout

@@ -99,10 +99,7 @@ ONE_RUN = """
 {% set run = report.one_run %}
 <p>{{ run.count }} canaries of kind “{{ report.config["canaries.kind"] }}” were planted at clients
 {{ run.clients | join(", ") }}. A fair coin decided for each canary whether it took part in the
-whole training. The score of a canary is
-{% if run.score == "sums" %}its signal in the aggregates of all rounds
-{%- else %}the fall of its loss from the first model, which never saw it, to the last
-{%- endif %}
+whole training. The score of a canary is its signal in the aggregates of all rounds
 {%- if report.config["canaries.known-data"] %}, without the part of the data that the auditor
 knew{% endif %}.
 The headline is the first trial, as decided before the run; every other trial is another such

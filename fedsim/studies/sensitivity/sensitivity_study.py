@@ -161,7 +161,7 @@ def check_study(experiment: Experiment, top: int, trials: int) -> None:
     loaded = federation.load(experiment)
     dataset_sensitivity.check_choice(
         rules.scheme.privacy.neighbouring.value,
-        given.choice,
+        "max",
         top,
         len(_among(given.client, loaded)),
         len(loaded.split.pool),
@@ -229,7 +229,7 @@ class _Dissimilarities:
 
         A pair of several choices is there for each, so that the places have no gaps.
         """
-        own = "given" if self._given.record >= 0 else self._given.choice
+        own = "given" if self._given.record >= 0 else "max"
         return [
             (choice, place, pair)
             for choice in dict.fromkeys((own, "max", "min"))

@@ -1,7 +1,6 @@
 """Each thing that can be wrong with a machine's folder is found, and only that."""
 
 import shutil
-import socket
 import subprocess
 from datetime import UTC, datetime, timedelta
 
@@ -213,6 +212,12 @@ def test_an_auditors_config(tmp_path, old, new, said, free_port):
     assert (state, said in message) == (WRONG, True)
 
 
+def test_a_node_key_that_does_not_fit(written, monkeypatch):
+    (written / "clients" / "client-0" / "node.key").write_bytes(certificates.node_key().private)
+    monkeypatch.setattr(check, "_reached", lambda *_: iter([]))
+    assert "does not match node.key.pub" in _lines(written, "client-0", "connection")[-1][1]
+
+
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
 def test_a_key_with_a_passphrase_is_found(written, monkeypatch):
     path = written / "clients" / "client-0" / "node.key"
@@ -220,23 +225,6 @@ def test_a_key_with_a_passphrase_is_found(written, monkeypatch):
     subprocess.run(command, check=True, capture_output=True)
     monkeypatch.setattr(check, "_reached", lambda *_: iter([]))
     assert "cannot be read" in _lines(written, "client-0", "connection")[-1][1]
-
-
-@pytest.mark.parametrize(
-    ("known", "said"),
-    [
-        (None, "set the clocks of both by NTP"),
-        (False, "the server does not know the key SHA256:"),
-        (True, "the server knows the key"),
-    ],
-)
-def test_whether_the_server_knows_a_node(written, change, monkeypatch, known, said):
-    monkeypatch.setattr(check, "_reached", lambda *_: iter([]))
-    monkeypatch.setattr(check, "server_knows", lambda *_: known)
-    with socket.create_server(("127.0.0.1", 0)) as node:
-        change(written / "clients" / "client-0", "NODE_PORT", node.getsockname()[1])
-        ((state, message),) = _lines(written, "client-0", "connection")
-    assert (state, said in message) == (OK if known else WRONG, True)
 
 
 UNIT = "record", Neighbouring.ADD_REMOVE, "pld"

@@ -209,25 +209,16 @@ def test_a_kill_costs_no_epsilon(killed_in, before, training, monkeypatch):
     ]
 
 
-MASKED = {
-    "federation.trust": "distributed",
-    "federation.secure-aggregation": "secagg+",
-    "federation.clients": 5,
-    TOLERATED: 1,
-}
-
-
-@pytest.mark.parametrize("silent_in", [1, 2])
 @pytest.mark.parametrize(
     ("job", "changes"),
     [
         ("training", {"federation.trust": "local"}),
-        ("training", MASKED),
         ("experiment", {"federation.trust": "local"}),
     ],
 )
-def test_a_round_that_no_client_answered_costs_nothing(job, changes, silent_in, small, tmp_path):
-    """An experiment repeats its other rounds, which were answered; a training goes on after."""
+def test_a_round_that_no_client_answered_costs_a_training_nothing(job, changes, small, tmp_path):
+    """An experiment repeats its rounds with new noise, and asks before it costs more."""
+    silent_in = 2
 
     class Refuses(ClientApp):
         def __call__(self, message, context):
@@ -241,9 +232,7 @@ def test_a_round_that_no_client_answered_costs_nothing(job, changes, silent_in, 
     config = from_run_config(JOBS[job](to_run_config(small(once | changes))))
     with pytest.raises(ClientFailedError, match=f"round {silent_in}: .*it refuses"):
         _train(config, Refuses())
-    answered = silent_in - 1
-    assert Book.of(ledger.read(RunDirectory.open(tmp_path / "run"))).most == answered
-    if job == "experiment" and answered:
+    if job == "experiment":
         with pytest.raises(InputError, match=r"set privacy\.stop-at"):
             _train(config)
         return

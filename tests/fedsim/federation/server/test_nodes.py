@@ -11,7 +11,7 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.server import nodes
-from fedsim.federation.server.nodes import MOST_UNANSWERED, Auditors, connect
+from fedsim.federation.server.nodes import MOST_UNANSWERED, Nodes
 
 AUDITOR = 7777
 CLIENTS = 3
@@ -76,11 +76,6 @@ def events():
     return []
 
 
-@pytest.fixture
-def auditors(events):
-    return Auditors(CLIENT_NODES, [], lambda **event: events.append(event))
-
-
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     monkeypatch.setattr(nodes, "POLL_INTERVAL", 0.0)
@@ -96,14 +91,32 @@ def _joined(events):
     return [(event["auditor"], event["joined"]) for event in events]
 
 
-def _settle(auditors, grid):
+def _connected(grid, events=None, timeout=1.0, **more):
+    log = (lambda **event: events.append(event)) if events is not None else nodes.quiet
+    found = Nodes(grid, CLIENTS, log_event=log)
+    found.connect(timeout, **more)
+    return found
+
+
+def _settle(found):
     """Ask, and hear the answers."""
-    auditors.look_around(grid)
-    auditors.look_around(grid)
+    found.look_around()
+    found.look_around()
 
 
-def test_clients_and_auditors_are_told_apart(grid):
-    assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [AUDITOR], {})
+@pytest.fixture
+def alone(grid, events):
+    """The nodes of a run that has begun without the auditor."""
+    grid.gone = {AUDITOR}
+    found = _connected(grid, events)
+    grid.gone, grid.sent = set(), []
+    return found
+
+
+def test_clients_and_auditors_are_told_apart(grid, events):
+    found = _connected(grid, events)
+    assert (found.clients, found.auditors) == (dict(enumerate(CLIENT_NODES)), {AUDITOR})
+    assert _joined(events) == [(AUDITOR, True)]
 
 
 def test_an_auditor_that_is_slower_than_the_clients_is_there_from_the_first_round(
@@ -115,7 +128,7 @@ def test_an_auditor_that_is_slower_than_the_clients_is_there_from_the_first_roun
         grid.silent = set()
 
     monkeypatch.setattr("fedsim.federation.server.nodes.time.sleep", answers)
-    assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [AUDITOR], {})
+    assert _connected(grid).auditors == {AUDITOR}
 
 
 def test_a_run_begins_while_an_auditor_is_silent_who_joins_when_it_answers(
@@ -123,20 +136,19 @@ def test_a_run_begins_while_an_auditor_is_silent_who_joins_when_it_answers(
 ):
     monkeypatch.setattr(nodes, "INTRODUCTION", 0.1)
     grid.silent = {AUDITOR}
-    clients, present, asked = connect(grid, CLIENTS, 1.0)
-    assert (len(clients), present, list(asked.values())) == (CLIENTS, [], [AUDITOR])
-    auditors = Auditors(clients.values(), present, lambda **event: events.append(event), asked)
-    auditors.look_around(grid)
+    found = _connected(grid, events)
+    found.look_around()
     assert not events
     grid.silent = set()
-    auditors.look_around(grid)
+    found.look_around()
     assert _joined(events) == [(AUDITOR, True)]
     assert [node for node, _ in grid.sent].count(AUDITOR) == 1
 
 
 def test_a_run_begins_while_an_auditor_fails(grid):
     grid.failing = {AUDITOR}
-    assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [], {})
+    found = _connected(grid)
+    assert (len(found.clients), found.auditors) == (CLIENTS, set())
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -155,88 +167,85 @@ def test_a_client_is_asked_again_and_a_late_answer_to_the_first_question_counts(
         return ids
 
     monkeypatch.setattr(grid, "push_messages", lose_one)
-    assert connect(grid, CLIENTS, 30.0)[0] == dict(enumerate(CLIENT_NODES))
+    assert _connected(grid, timeout=30.0).clients == dict(enumerate(CLIENT_NODES))
     assert [node for node, _ in grid.sent].count(client) == 2
 
 
 def test_a_client_that_fails_to_say_who_it_is_ends_the_run(grid):
     grid.failing = {CLIENT_NODES[1]}
     with pytest.raises(RuntimeError, match="failed to identify itself: it failed"):
-        connect(grid, CLIENTS, 60.0)
+        _connected(grid, timeout=60.0)
 
 
 def test_a_client_that_is_silent_is_waited_for_as_long_as_was_said(grid):
     grid.silent = {CLIENT_NODES[1]}
     with pytest.raises(InputError, match="2 of 3 clients connected"):
-        connect(grid, CLIENTS, 0.01)
+        _connected(grid, timeout=0.01)
 
 
-def test_a_new_node_that_is_an_auditor_joins_and_is_informed(auditors, grid, events):
-    _settle(auditors, grid)
-    auditors.inform(grid, MessageType.TRAIN, _content)
+def test_a_new_node_that_is_an_auditor_joins_and_is_informed(alone, grid, events):
+    _settle(alone)
+    alone.inform(MessageType.TRAIN, _content)
     assert _joined(events) == [(AUDITOR, True)]
     assert (AUDITOR, MessageType.TRAIN) in grid.sent
     assert not {node for node, _ in grid.sent} & set(CLIENT_NODES)
 
 
-@pytest.mark.parametrize("answer", [{"partition-id": 3}, {}, {"partition-id": 10**400}])
-def test_a_new_node_that_is_no_auditor_is_asked_once_and_ignored(answer, small, auditors, events):
+@pytest.mark.parametrize("answer", [{"partition-id": 3}, {"partition-id": 0}, {}])
+def test_a_new_node_that_is_no_auditor_is_asked_once_and_ignored(answer, small, events):
     grid = Unreliable(small({"federation.clients": CLIENTS}), {5: answer})
+    grid.gone = {5}
+    found = _connected(grid, events)
+    grid.gone, grid.sent = set(), []
     for _ in range(3):
-        auditors.look_around(grid)
-        auditors.inform(grid, MessageType.TRAIN, _content)
-    auditors.dismiss(grid, 0.0)
+        found.look_around()
+        found.inform(MessageType.TRAIN, _content)
+    found.dismiss(0.0)
     assert not events
     assert grid.sent == [(5, nodes.IDENTIFY)]
+    assert found.clients == dict(enumerate(CLIENT_NODES))
 
 
-def test_an_auditor_that_never_answers_is_dismissed_and_noted(auditors, grid, events):
-    _settle(auditors, grid)
-    grid.silent = {AUDITOR}
-    auditors.inform(grid, MessageType.EVALUATE, _content)
-    auditors.dismiss(grid, 0.0)
-    assert _joined(events) == [(AUDITOR, True), (AUDITOR, False)]
-    assert events[-1]["reason"] == "no answer within 0 s after the last round"
-
-
-def test_an_auditor_that_is_far_behind_is_sent_nothing_until_it_answers(auditors, grid, events):
-    _settle(auditors, grid)
+def test_an_auditor_that_is_far_behind_is_sent_nothing_until_it_answers(alone, grid, events):
+    _settle(alone)
     grid.silent = {AUDITOR}
     for _ in range(MOST_UNANSWERED + 3):
-        auditors.look_around(grid)
-        auditors.inform(grid, MessageType.TRAIN, _content)
+        alone.look_around()
+        alone.inform(MessageType.TRAIN, _content)
     assert grid.sent.count((AUDITOR, MessageType.TRAIN)) == MOST_UNANSWERED
     assert events[-1]["reason"] == f"{MOST_UNANSWERED} messages are unanswered"
     grid.silent = set()
-    auditors.look_around(grid)
-    assert _joined(events) == [(AUDITOR, True), (AUDITOR, False), (AUDITOR, True)]
+    _settle(alone)
+    _settle(alone)
+    assert _joined(events)[:2] == [(AUDITOR, True), (AUDITOR, False)]
+    alone.dismiss(0.0)
 
 
-def test_an_auditor_that_went_away_is_not_written_to_until_it_is_back(auditors, grid, events):
-    _settle(auditors, grid)
+def test_an_auditor_that_never_answers_is_dismissed_and_noted(alone, grid, events):
+    _settle(alone)
+    grid.silent = {AUDITOR}
+    alone.inform(MessageType.EVALUATE, _content)
+    alone.dismiss(0.0)
+    assert events[-1]["reason"] == "no answer within 0 s after the last round"
+
+
+def test_an_auditor_that_went_away_is_not_written_to_until_it_is_back(alone, grid, events):
+    _settle(alone)
     grid.gone = {AUDITOR}
-    auditors.look_around(grid)
-    auditors.inform(grid, MessageType.TRAIN, _content)
+    alone.look_around()
+    alone.inform(MessageType.TRAIN, _content)
     assert (AUDITOR, MessageType.TRAIN) not in grid.sent
     assert events[-1] == {"auditor": AUDITOR, "joined": False, "reason": "its node is gone"}
     grid.gone = set()
-    _settle(auditors, grid)
+    _settle(alone)
     assert _joined(events) == [(AUDITOR, True), (AUDITOR, False), (AUDITOR, True)]
 
 
-def test_an_auditor_that_goes_between_two_looks_is_noted(auditors, grid, events):
-    _settle(auditors, grid)
-    grid.gone = {AUDITOR}
-    auditors.inform(grid, MessageType.TRAIN, _content)
-    assert events[-1]["reason"] == "Flower accepted no message for its node"
-
-
-def test_an_auditor_whose_recording_fails_is_noted_with_the_reason(auditors, grid, events):
-    _settle(auditors, grid)
+def test_an_auditor_whose_recording_fails_is_noted_with_the_reason(alone, grid, events):
+    _settle(alone)
     grid.failing = {AUDITOR}
-    auditors.inform(grid, MessageType.TRAIN, _content)
-    auditors.look_around(grid)
-    auditors.inform(grid, MessageType.TRAIN, _content)
+    alone.inform(MessageType.TRAIN, _content)
+    alone.look_around()
     assert events[-1] == {"auditor": AUDITOR, "joined": False, "reason": "it failed"}
     assert grid.sent.count((AUDITOR, MessageType.TRAIN)) == 1
 
@@ -245,6 +254,6 @@ def test_a_run_begins_without_as_many_clients_as_are_tolerated(grid, monkeypatch
     monkeypatch.setattr(nodes, "LEAVING", 0.0)
     grid.gone = {CLIENT_NODES[1]}
     present = {0: CLIENT_NODES[0], 2: CLIENT_NODES[2]}
-    assert connect(grid, CLIENTS, 0.0, tolerated=1)[0] == present
+    assert _connected(grid, timeout=0.0, tolerated=1).clients == present
     with pytest.raises(InputError, match="goes on without them with federation"):
-        connect(grid, CLIENTS, 0.0)
+        _connected(grid, timeout=0.0)

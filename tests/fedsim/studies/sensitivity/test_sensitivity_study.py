@@ -94,7 +94,7 @@ def test_training_is_followed_and_stays_below_what_clipping_allows(found):
 @pytest.mark.parametrize(
     ("changes", "choice"),
     [
-        ({"challenge.choice": "min"}, "min"),
+        ({}, "max"),
         ({"challenge.record": 5, "challenge.replacement": 7}, "given"),
     ],
 )
