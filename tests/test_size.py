@@ -34,14 +34,14 @@ HELD = {
     "fedsim/configuration": 1_700,
     "fedsim/learning": 7_700,
     "fedsim/game": 3_800,
-    "fedsim/federation": 8_600,
+    "fedsim/federation": 8_500,
     "fedsim/deployment": 2_400,
     "fedsim/audits": 13_600,
     "fedsim/reports": 8_100,
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 53_200,
+    "tests": 53_000,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
