@@ -56,7 +56,7 @@ def choose(
 
     Searches model, rounds, learning rate and clipping norm at several levels of noise around the
     limit. KEY=VALUE fixes a key, and --over KEY=V1,V2 gives its values. Models are compared by what
-    fits the task: AUC or balanced accuracy where classes are uneven, accuracy where they are even,
+    fits the task: AUC of two classes; of more, balanced accuracy if they are uneven, else accuracy;
     the error of a number. With --min-auc, for example, it chooses the strictest setting that
     certainly reaches it. Theory decides what meets the limit.
 

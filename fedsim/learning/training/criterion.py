@@ -16,7 +16,7 @@ from adversaries.statistics.intervals import Interval, wilson
 CONFIDENCE = 0.95
 
 EVEN = 0.95
-"""Least evenness (Pielou's J) of even classes: two classes are even up to 63 to 37."""
+"""Least evenness (Pielou's J) of even classes."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +81,21 @@ ERROR, PERPLEXITY = "mean absolute error", "perplexity"
 def criterion(of_class: Sequence[int]) -> str:
     """Return what a classification is judged by, from the records of each class.
 
-    Returns: "accuracy" if the classes are even or their records unknown, "AUC" for two uneven
-    classes, "balanced accuracy" for more. Source: Pielou, "The measurement of diversity in
-    different types of biological collections" (1966): evenness is the entropy of the classes,
-    divided by its largest value; corrected for few records as in Miller, "Note on the bias of
-    information estimates" (1955).
+    Returns: "AUC" for two classes, which shows most of what little a private model may have learnt;
+    of more, "balanced accuracy" if they are uneven, else "accuracy". Source: Pielou, "The
+    measurement of diversity in different types of biological collections" (1966): evenness is the
+    entropy of the classes, divided by its largest value; corrected for few records as in Miller,
+    "Note on the bias of information estimates" (1955).
     """
     counts = np.array(of_class, dtype=np.float64)
     if len(counts) < 2 or np.count_nonzero(counts) < 2:
         return ACCURACY
+    if len(counts) == 2:
+        return AUC
     records = counts.sum()
     entropy = scipy.special.entr(counts / records).sum()
     entropy += (np.count_nonzero(counts) - 1) / (2 * records)  # few records seem less even
-    if entropy >= EVEN * math.log(len(counts)):
-        return ACCURACY
-    return AUC if len(counts) == 2 else BALANCED
+    return ACCURACY if entropy >= EVEN * math.log(len(counts)) else BALANCED
 
 
 def judge(measured: Measured) -> Judged:

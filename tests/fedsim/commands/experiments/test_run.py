@@ -459,7 +459,7 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(smal
     config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
     task = bar.add_task("", total=planned_steps(config.trials, 30), rounds=30)
-    shown, course, even = [], Course(), {"majority": 0.5, "of_class": [10, 10]}
+    shown, course, even = [], Course(), {"majority": 0.5, "of_class": [10, 10, 10]}
     for event in [
         {"phase": "training", "rounds": 2},
         {"round": 1, "trials": [0, 4], "epsilon": 0.5, "accuracy": 0.25, **even},

@@ -19,9 +19,7 @@ from fedsim.learning.training.criterion import (
 @pytest.mark.parametrize(
     ("of_class", "name"),
     [
-        ((500, 500), "accuracy"),
-        ((620, 380), "accuracy"),
-        ((650, 350), "AUC"),
+        ((500, 500), "AUC"),
         ((20, 980), "AUC"),
         ((100,) * 10, "accuracy"),
         ((60, 30, 10), "balanced accuracy"),
@@ -30,7 +28,7 @@ from fedsim.learning.training.criterion import (
         ((), "accuracy"),
     ],
 )
-def test_uneven_classes_are_not_judged_by_the_accuracy(of_class, name):
+def test_two_and_uneven_classes_are_not_judged_by_the_accuracy(of_class, name):
     assert criterion(of_class) == name
 
 
@@ -51,7 +49,7 @@ def test_a_model_that_ranks_has_learnt_and_a_constant_answer_never_has():
     assert not judge(three).has_learnt
     some = Measured(**(vars(three) | {"recalls": (0.8, 0.5, 0.3), "balanced_accuracy": 1.6 / 3}))
     assert judge(some).has_learnt
-    even = Measured("classification", 1000, 0.52, 0.5, of_class=(500, 500), area_under_curve=0.9)
+    even = Measured("classification", 1000, 0.52, 0.5, of_class=(250,) * 4)
     assert judge(even).name == "accuracy"
     assert not judge(even).has_learnt  # 0.489 to 0.551
     assert judge(Measured(**(vars(even) | {"accuracy": 0.55}))).has_learnt
