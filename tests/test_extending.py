@@ -12,12 +12,8 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
 from fedsim.commands.main import main
-from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import challenge
-from fedsim.privacy import participation
-from fedsim.privacy.accounting import accountant
-from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Trust
 from fedsim.reports.page import Pictures, render_html
 from fedsim.reports.sections.evidence import SECTIONS
@@ -87,7 +83,7 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
 
 def test_a_trust_model_is_one_that_every_vantage_goes_by(small, run, monkeypatch):
     """The beliefs from the noise that was drawn are those worked out from what it says."""
-    monkeypatch.setattr(Trust.LOCAL, "model", _named("A trust model")["Shares"]())
+    monkeypatch.setattr(Trust.LOCAL, "model", _named("A trust model")["SHARES"])
     known, worked_out = (
         run(small({"federation.trust": "local", "audit.vantages": "all", "audit.mode": mode}))
         for mode in ("oracle", "participant")
@@ -96,26 +92,6 @@ def test_a_trust_model_is_one_that_every_vantage_goes_by(small, run, monkeypatch
         np.testing.assert_allclose(known[name], worked_out[name], rtol=0, atol=1e-6)
     one_of_three = known["noise_stds_server"] / known["noise_stds"]
     np.testing.assert_allclose(one_of_three, 1 / np.sqrt(2))
-
-
-def test_a_participation_rule_decides_who_joins_and_what_a_client_pays(
-    small, run, monkeypatch, tmp_path
-):
-    rules = (*participation.RULES, _named("A participation rule")["Cyclic"])
-    monkeypatch.setattr(participation, "RULES", rules)
-    third = {"federation.clients": 6, "federation.sampling-rate": 1 / 3, "training.rounds": 6}
-    noise = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
-    config = small(third | noise)
-    arrays = run(config)
-    directory = RunDirectory.open(tmp_path / "run-0")
-    turns = [(1, 4), (2, 5), (0, 3)]
-    assert [row.participants for row in ledger.verified(directory)[:6]] == turns * 2
-    # No coin amplifies: a client pays for the two rounds that it joins.
-    epsilon = results.read(directory).budget.epsilon["participant"]
-    assert epsilon == accountant("pld").epsilon(Mechanism.alike(1.0, 2), config.privacy.delta)
-    # A round that the target is not in tells nothing of it.
-    changes = np.diff(arrays["log_odds"], axis=1, prepend=0.0)
-    assert ((changes != 0).sum(axis=1) == 2).all()
 
 
 def test_a_report_section_stands_on_the_page_in_its_place(small, run, tmp_path):

@@ -30,10 +30,10 @@ BUDGETS = {
 HELD = {
     "adversaries": 5_000,
     "fedsim/common": 1_500,
-    "fedsim/privacy": 3_000,
+    "fedsim/privacy": 2_800,
     "fedsim/configuration": 1_700,
     "fedsim/learning": 7_700,
-    "fedsim/game": 3_800,
+    "fedsim/game": 3_700,
     "fedsim/federation": 8_500,
     "fedsim/deployment": 2_400,
     "fedsim/audits": 13_600,
@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 53_000,
+    "tests": 52_900,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

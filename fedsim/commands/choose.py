@@ -20,7 +20,7 @@ from fedsim.commands.settings import (
 )
 from fedsim.common import report_directory
 from fedsim.configuration import Config, Scalar
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.commands.terminal import Terminal

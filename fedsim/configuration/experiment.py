@@ -16,8 +16,7 @@ from fedsim.configuration.refused import REFUSED
 from fedsim.configuration.training import ModelConfig, TrainingConfig, chosen
 from fedsim.privacy import delta
 from fedsim.privacy.mechanism import LEAST_NOISE
-from fedsim.privacy.participation import rule
-from fedsim.privacy.participation.rule import Participation, ParticipationSetting, unites
+from fedsim.privacy.participation.rule import Participation, unites
 
 
 class Config(TomlTable):
@@ -91,18 +90,16 @@ class Config(TomlTable):
     def participation(self) -> Participation:
         """The rule that decides who joins which round, with the sampling rate of its accounting."""
         federation, by_client = self.federation, self.privacy.unit == "client"
-        return rule(
-            ParticipationSetting(
-                clients=federation.clients,
-                units=federation.clients if by_client else self.data.records,
-                missing=federation.tolerated_dropouts,
-                client_rate=federation.sampling_rate,
-                record_rate=self.training.sampling_rate,
-                local_steps=self.training.local_steps,
-                by_client=by_client,
-                server_draws=federation.trust.model.server_draws,
-                seed=self.noise_seed,
-            )
+        return Participation(
+            clients=federation.clients,
+            units=federation.clients if by_client else self.data.records,
+            missing=federation.tolerated_dropouts,
+            client_rate=federation.sampling_rate,
+            record_rate=self.training.sampling_rate,
+            local_steps=self.training.local_steps,
+            by_client=by_client,
+            server_draws=federation.trust.model.server_draws,
+            seed=self.noise_seed,
         )
 
     @cached_property
@@ -232,7 +229,7 @@ class Config(TomlTable):
             raise ValueError(
                 f"data.records is {records}, but {clients} clients need a record each; give more"
             )
-        units = self.participation.setting.units
+        units = self.participation.units
         if self.run.job == "training" and self.privacy.delta > 1 / units:
             raise ValueError(
                 f"privacy.delta is {self.privacy.delta:g}, above one over the {units} "

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedsim.common.tables import PositiveInt, Seed, TomlTable
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 OWN = "own"
 """Name of the data set where each client has its own records."""

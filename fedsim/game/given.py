@@ -1,17 +1,14 @@
 """Classes, functions and arrays of this Python process, under names that a configuration can hold.
 
-A name has a digest, such as "given:Net_1f3a…", of the source and of the constants, functions and
-classes that it refers to: the same call continues its run, and another call is refused. Other
-processes refuse it, since they lack the object.
+A name has a digest, such as "given:Net_1f3a…": a random one of code, and of arrays that of their
+values. The same object continues its run. Another object, and another process, are refused.
 """
 
 import hashlib
 import inspect
 import secrets
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -56,7 +53,7 @@ def model(build: Callable[..., Any]) -> str:
                 inspect.signature(build).bind(*range(takes))
             except TypeError:
                 continue
-            return give(builder, _title(build), _of_source(build))
+            return give(builder, _title(build), _identity(build))
         raise InputError(
             f"model is {_title(build)}{inspect.signature(build)}; it must take no parameters, "
             "or (shape, classes, hidden)"
@@ -112,78 +109,18 @@ def attacks(functions: Sequence[Callable[..., Any] | Attack | str]) -> str:
 
 def _attack(function: Callable[..., Any] | Attack) -> str:
     if isinstance(function, Attack):
-        source = _of_source(function.score)
+        source = _identity(function.score)
         return give(function, _title(function.score), source)
     if not callable(function):
         raise InputError(f"attacks holds a {type(function).__name__}; give functions")
     attack = Attack(function, _title(function), "given in Python")
-    return give(attack, _title(function), _of_source(function))
+    return give(attack, _title(function), _identity(function))
 
 
 def _title(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _of_source(code: Any) -> str:
-    """Return a digest of code's source and of all that it uses; a random one if that is unknown."""
-    try:
-        used = "\n".join(_described(code, set()))
-        return hashlib.sha256(used.encode()).hexdigest()
-    except (OSError, TypeError, ValueError):  # also an empty cell
-        return _tokens.setdefault(id(code), (code, secrets.token_hex(32)))[1]
-
-
-def _described(value: Any, seen: set[int]) -> Iterator[str]:
-    """Yield what decides a value: names in libraries, source of own code, and what that refers to.
-
-    Raises TypeError for values of other kinds, and OSError for code without source.
-    """
-    if value is None or isinstance(value, bool | int | float | str | bytes):
-        yield repr(value)
-    elif isinstance(value, tuple | list | dict):
-        yield f"{type(value).__name__} {len(value)}"
-        for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            yield from _described(each, seen)
-    elif id(value) not in seen:
-        seen.add(id(value))
-        if _in_library(value):
-            yield f"{value.__name__} {getattr(value, '__module__', '')}"
-            return
-        if not (isinstance(value, type) or inspect.isfunction(value)):
-            raise TypeError(f"a {type(value).__name__} has unknown content")
-        yield inspect.getsource(value)
-        for each in _of_class(value) if isinstance(value, type) else _of_function(value):
-            yield from _described(each, seen)
-
-
-def _of_class(code: type) -> Iterator[Any]:
-    yield from code.__bases__
-    for name, each in vars(code).items():
-        member = getattr(each, "__func__", getattr(each, "fget", each))
-        if inspect.isfunction(member):
-            yield from _of_function(member)
-        elif not name.startswith("__"):
-            yield member
-
-
-def _of_function(function: FunctionType) -> Iterator[Any]:
-    yield from (function.__defaults__, function.__kwdefaults__)
-    yield from (cell.cell_contents for cell in function.__closure__ or ())
-    codes = [function.__code__]
-    for code in codes:
-        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
-        used = [name for name in code.co_names if name in function.__globals__]
-        yield from (function.__globals__[name] for name in used)
-
-
-def _in_library(value: Any) -> bool:
-    """Return whether a module, class or function comes with Python, a package or fedsim."""
-    if not (inspect.ismodule(value) or isinstance(value, type) or inspect.isroutine(value)):
-        return False
-    name = value.__name__ if inspect.ismodule(value) else value.__module__
-    top = str(name).partition(".")[0]
-    place = Path(getattr(sys.modules.get(top), "__file__", None) or "")
-    return (
-        top in (*sys.stdlib_module_names, "fedsim", "adversaries")
-        or not {"site-packages", "dist-packages"}.isdisjoint(place.parts)
-    ) and top != "__main__"
+def _identity(code: Any) -> str:
+    """Return a digest of an object, which no other object and no other process has."""
+    return _tokens.setdefault(id(code), (code, secrets.token_hex(32)))[1]

@@ -19,8 +19,7 @@ from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 
 def advantage_of_epsilon(epsilon: float, delta: float) -> float:

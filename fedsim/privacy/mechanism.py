@@ -12,8 +12,7 @@ from typing import Self
 import numpy as np
 
 from adversaries.errors import InputError
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 MOST_STEPS = 10**9
 LEAST_NOISE = 1e-6

@@ -16,8 +16,7 @@ from fedsim.privacy.mechanism import (
     effective_noise_multiplier,
     sensitivity,
 )
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 
 @dataclass(frozen=True)

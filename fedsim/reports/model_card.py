@@ -22,7 +22,7 @@ from fedsim.learning.data.schema import MARK
 from fedsim.learning.training import saved_model
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 from fedsim.reports.card_page import as_markdown_page
 from fedsim.reports.card_types import (
     Charged,

@@ -29,7 +29,7 @@ from fedsim.audits.run import detectable
 from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 BOUNDS = ("clopper_pearson", "gaussian")
 

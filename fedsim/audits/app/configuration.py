@@ -21,7 +21,7 @@ from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.audits.loop.observation import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
 """Number of examples that a client claims to outweigh all others."""

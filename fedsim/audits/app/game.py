@@ -25,7 +25,7 @@ from fedsim.audits.app.configuration import (
 from fedsim.audits.app.theory import AppGuarantee
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 HUGE, IDLE = 1e3, 1e-3
 """Norms of the target's and of the other clients' updates, in clipping norms."""

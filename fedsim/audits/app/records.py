@@ -29,7 +29,7 @@ from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, echo_p_value
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 BARE = (
     "client {}: its reply differs from the model that it received in {} of {} rounds without a "

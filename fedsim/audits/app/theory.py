@@ -18,7 +18,7 @@ from fedsim.audits.app.strategies import CentralNoise
 from fedsim.audits.judgement.claim import Claim, Finding, Rule, objections
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 LEAST, MOST = 1e-6, 1e100
 

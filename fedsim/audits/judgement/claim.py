@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from adversaries.errors import InputError
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 ROUNDING = 1e-6
 """Relative excess of a computed epsilon over a claimed one that every audit takes as rounding."""

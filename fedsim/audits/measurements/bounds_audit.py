@@ -16,7 +16,7 @@ from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
 """The headline is the first of these bounds that holds.

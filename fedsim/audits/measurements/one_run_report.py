@@ -16,7 +16,7 @@ from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 from fedsim.privacy.releases import Releases
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 Mine = tuple[Bools, Floats]
 HEADLINE = 0

@@ -19,7 +19,7 @@ from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
 from fedsim.game.mechanisms.vantages import suffix
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 MEANING = (
     "Residuals are the aggregates minus everything that the adversary knows, in the directions "

@@ -12,7 +12,7 @@ from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 SHOWN = 65
 """Number of thresholds, and of rates of theory, in a report."""

@@ -12,7 +12,7 @@ from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import suffix
 from fedsim.privacy.participation.rule import Participation
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:

@@ -21,7 +21,7 @@ from fedsim.audits.run import empirical, guarantee, rows, set_up
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs import spending
 from fedsim.privacy import identifiability
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 EXCESS = 1 + 1e-4
 """Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""

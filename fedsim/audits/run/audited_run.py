@@ -25,7 +25,7 @@ from fedsim.privacy import identifiability, risks
 from fedsim.privacy.identifiability import Bounds, VantageBounds
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 def over_trials(

@@ -14,7 +14,7 @@ from fedsim.game.mechanisms import vantages
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 UNCLIPPED = f"gradients are not clipped: {UNBOUNDED}"
 """Why no vantage has a guarantee without clipping."""
@@ -117,7 +117,7 @@ def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
 def cautions(rules: GameRules, precision: str) -> list[str]:
     """Return what a reader of a run's numbers should know, in sentences."""
     scheme = rules.scheme
-    unit, units = scheme.privacy.unit, scheme.participation.setting.units
+    unit, units = scheme.privacy.unit, scheme.participation.units
     of_trust = scheme.federation.trust.model.caution
     texts = {
         LARGE_DELTA.format(scheme.privacy.delta, units, unit): scheme.privacy.delta > 1 / units,

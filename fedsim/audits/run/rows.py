@@ -31,7 +31,7 @@ from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 FIRST = {"contradicted": 0, "no-limit": 1}
 ELSEWHERE = ("advantage_", "trade_off_")

@@ -43,7 +43,7 @@ from fedsim.learning import data
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.training import models
 from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier, changes_of_record
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, participant, released_model
 from fedsim.game.observers.memory import POISON_SCORES, Memory
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 MEMORY = "adversary-memory"
 MEMBERSHIP = "adversary-membership"

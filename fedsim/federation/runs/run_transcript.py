@@ -11,7 +11,7 @@ from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.book import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 FILE = "transcript.npz"
 

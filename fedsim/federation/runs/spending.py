@@ -21,7 +21,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, described, epsilon_of
 from fedsim.privacy.releases import Releases
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 EPSILON = "epsilon_spent"
 """Array of a transcript with the result of `curve`."""

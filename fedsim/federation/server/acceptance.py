@@ -30,7 +30,7 @@ from fedsim.game.observers.memory import (
     POPULATION_LOSSES,
 )
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 CHANCE = 1e-15
 """Probability that honest noise is longer than its bound, in one trial and round."""

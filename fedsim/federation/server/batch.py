@@ -130,7 +130,7 @@ class Outgoing:
         if (release := self.state.release) is not None:
             shared[messages.AGGREGATE] = messages.array_record(sum=release.aggregate)
             # Amplification by sampling requires that the participants stay secret.
-            if self.batch.plan.config.participation.public:
+            if not self.batch.plan.config.participation.hidden:
                 clients = list(release.participants)
                 shared[messages.PARTICIPANTS] = ConfigRecord({"clients": clients})
         return shared

@@ -18,7 +18,7 @@ from fedsim.game.observers.at_server import OracleView, Seen
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.privacy.noise import Noised
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 class BatchObservations:

@@ -31,7 +31,7 @@ from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.participation.rule import Participation
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fedsim.privacy.mechanism import (
 )
 from fedsim.privacy.participation.histories import History, histories
 from fedsim.privacy.releases import Releases, Rounds
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 if TYPE_CHECKING:
     from fedsim.privacy.calibration import Requirement

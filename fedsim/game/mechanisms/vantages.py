@@ -1,7 +1,7 @@
 """The vantages whose beliefs a run computes, and the noise that hides the target from each."""
 
 from fedsim.configuration.federation import FederationConfig
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
 """Vantages that see every round, whose belief is the exact posterior."""

@@ -18,7 +18,7 @@ from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step, UnknownNoise
 from fedsim.game.mechanisms.vantages import EXACT
 from fedsim.game.round_game import RoundGame
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 Array = npt.NDArray[Any]
 
@@ -142,7 +142,7 @@ def check_seat(scheme: Scheme, audit_mode: str) -> None:
             f"{seats}; set federation.vantage to {seats}"
         )
     participation = scheme.participation
-    if participation.secret and participation.setting.seed is None and not adversary.reads_noise:
+    if participation.secret and participation.seed is None and not adversary.reads_noise:
         raise InputError(
             "privacy.noise-source is 'system' with training.sampling-rate below 1. The adversary "
             "needs to know which other records take part, but only their clients do; set "

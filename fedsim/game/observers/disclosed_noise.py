@@ -11,7 +11,7 @@ from torch import Tensor
 
 from adversaries.attacks.posterior import ratio_of_scores, ratio_without_noise
 from fedsim.game.mechanisms.step import Step, UnknownNoise
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 def measure(

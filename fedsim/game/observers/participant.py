@@ -31,7 +31,7 @@ from fedsim.game.mechanisms import fixed_point
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 def expect(

@@ -21,7 +21,7 @@ from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
 from fedsim.privacy.participation.rule import Participation
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 def why_not(scheme: Scheme) -> str | None:
@@ -36,7 +36,7 @@ def why_not(scheme: Scheme) -> str | None:
         return "clients take local steps, whose models the adversary would have to guess as well"
     if scheme.federation.tolerated_dropouts:
         return "only observers of the rounds know which clients took part in which round"
-    if scheme.participation.secret and scheme.participation.setting.seed is None:
+    if scheme.participation.secret and scheme.participation.seed is None:
         return "only the clients know which other records took part"
     return None
 

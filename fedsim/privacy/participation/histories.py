@@ -19,7 +19,7 @@ def most_together(participation: Participation, rounds: int) -> int:
         rounds: number of planned rounds.
     """
     if not participation.varying:
-        return participation.setting.clients
+        return participation.clients
     return max(1, *(len(participation.participants(each)) for each in range(1, rounds + 1)))
 
 
@@ -37,7 +37,7 @@ def histories(participation: Participation, rounds: int) -> tuple[History, ...]:
     """
     if not participation.varying:
         return (((participation.shares(1), rounds),),)
-    joined = np.zeros((rounds, participation.setting.clients), dtype=np.bool_)
+    joined = np.zeros((rounds, participation.clients), dtype=np.bool_)
     for round, row in enumerate(joined, start=1):
         row[list(participation.participants(round))] = True
     sizes = np.array([participation.shares(round) for round in range(1, rounds + 1)])

@@ -16,7 +16,7 @@ from fedsim.audits.results.conditions import APP, LIVE, LOOP, SCORES, TRANSCRIPT
 from fedsim.audits.results.rows import Row
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.kinds import course
 

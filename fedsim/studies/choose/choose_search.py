@@ -36,7 +36,7 @@ from fedsim.learning.data import distribution
 from fedsim.learning.training import models
 from fedsim.learning.training.criterion import AUC
 from fedsim.privacy import identifiability, risks
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 from fedsim.studies.choose import grid, rule, utility
 from fedsim.studies.choose.rule import Candidate, Choice, Least, Limit
 from fedsim.studies.guarantees.accounting import tail_limit

@@ -25,8 +25,7 @@ from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 from fedsim.studies.guarantees.by_hand import ACCOUNTANT, ByHand, Target, Unknown, chosen
 
 UNCLIPPED = (

@@ -14,8 +14,7 @@ from fedsim.privacy.mechanism import (
     nominal_noise_multiplier,
 )
 from fedsim.privacy.releases import Releases, Rounds
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
 """The number that a limit decides."""

@@ -30,7 +30,7 @@ from fedsim.privacy.mechanism import (
     aggregate_noise_multiplier,
     sensitivity,
 )
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 from fedsim.studies import rounds
 from fedsim.studies.rounds import Progress, Round
 

@@ -201,9 +201,9 @@ def test_a_gpu_without_float64_is_refused_with_the_reason(device):
 
 def test_a_changed_copy_has_objects_of_its_own_values():
     config = Config()
-    assert config.participation.setting.clients == config.federation.clients
+    assert config.participation.clients == config.federation.clients
     more = config.federation.model_copy(update={"clients": config.federation.clients + 1})
     changed = config.model_copy(update={"federation": more})
-    assert changed.participation.setting.clients == config.federation.clients + 1
+    assert changed.participation.clients == config.federation.clients + 1
     assert changed.scheme.federation is more
     assert config.scheme.federation is config.federation

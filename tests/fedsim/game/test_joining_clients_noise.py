@@ -27,7 +27,7 @@ from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.participation import sampling
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 CLIENTS, JOINING, RATE, Z = 6, 0.5, 0.4, 1.5
 TARGET, ADVERSARY = 0, 5

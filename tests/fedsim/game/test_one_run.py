@@ -8,7 +8,7 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
-from adversaries.bounds.one_run import binomial_bound, f_dp_bound
+from adversaries.bounds.one_run import bounds
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim import client_app, server_app
@@ -259,13 +259,12 @@ def test_a_round_of_few_clients_has_less_noise_for_a_canary():
 
 
 def test_the_alarm_pays_for_both_of_its_bounds():
-    bounds = binomial_bound, f_dp_bound
     rng, delta = np.random.default_rng(3), 1e-5
     coins = rng.random(200) < 0.5
     mine = coins, coins + 0.3 * rng.standard_normal(200)
     whole, part = (
-        max(bound(*mine, delta, 1 - alpha).epsilon for bound in bounds)
-        for alpha in (1 - ALARM_CONFIDENCE, (1 - ALARM_CONFIDENCE) / len(bounds))
+        max(bound.epsilon for bound in bounds(*mine, delta, 1 - alpha).values())
+        for alpha in (1 - ALARM_CONFIDENCE, (1 - ALARM_CONFIDENCE) / 2)
     )
     assert part < whole - 1e-3
     assert one_run_report.alarm(mine, delta, (part + whole) / 2) is None

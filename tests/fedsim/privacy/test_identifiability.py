@@ -14,8 +14,7 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.calibration import epsilon_at_most, noise_multiplier
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases, Rounds
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 CLASSIC = Mechanism.alike(8.38022703488798, 30)  # the paper's noise at rho_beta = 0.9, delta = 0.01
 

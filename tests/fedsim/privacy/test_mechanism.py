@@ -14,8 +14,7 @@ from fedsim.privacy.mechanism import (
     nominal_noise_multiplier,
     sensitivity,
 )
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 
 def test_a_missing_record_moves_a_sum_by_the_clipping_norm_and_a_replaced_one_by_twice():

@@ -10,8 +10,7 @@ from adversaries.errors import InputError
 from fedsim.privacy import releases
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.releases import Releases, Rounds
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 EXAMPLE = """
 trust = "distributed"

@@ -18,7 +18,7 @@ from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.results.rows import Limit
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 from fedsim.reports.document import terminal
 from fedsim.reports.document.wording import percent
 from fedsim.reports.kinds import audited as words

@@ -18,7 +18,7 @@ from fedsim.audits.app.strategies import CentralNoise
 from fedsim.audits.app.theory import guarantee, vantage_of
 from fedsim.audits.judgement.claim import Claim
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 CENTRAL = CentralNoise("DP", 2.0, (0.5,), 4)
 CONFIGURATION = Configuration(

@@ -21,7 +21,7 @@ from fedsim.federation.transcripts import reader
 from fedsim.game.canary import Canaries
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 AUDITOR = 7777
 

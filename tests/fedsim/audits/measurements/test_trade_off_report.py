@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from fedsim.audits.measurements import trade_off_report
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 MU, TRIALS = 1.0, 600
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedsim.audits.measurements import vantage_report
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 ROUNDS, RATE = 3, 0.3
 

@@ -13,7 +13,7 @@ from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 from .games import ROUNDS, TRIALS
 from .games import gaussian_game as _game

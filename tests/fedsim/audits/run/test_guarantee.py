@@ -22,7 +22,7 @@ from fedsim.federation.server.plan import preflight
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 from fedsim.reports.summary import summary
 
 SYSTEM = {"privacy.noise-source": "system"}

@@ -5,7 +5,7 @@ import pytest
 import fedsim
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 SIX_CLIENTS = {
     "federation.clients": 6,

@@ -24,7 +24,7 @@ from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 from fedsim.reports import page
 
 Z, DELTA = 3.0, 0.005

@@ -10,7 +10,7 @@ from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Rounds
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 def test_four_hundred_trainings_are_accounted_as_all_their_rounds(small):

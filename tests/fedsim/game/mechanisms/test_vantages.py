@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsim.game.mechanisms.vantages import measured, suffix, tells_noise
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 
 def test_the_configured_vantage_comes_first_and_has_the_plain_names(small):

@@ -17,7 +17,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game.mechanisms.step import Step, UnknownNoise, join
 from fedsim.game.observers.disclosed_noise import measure
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Vantage
 
 MODES = [
     {

@@ -12,8 +12,7 @@ from fedsim.game.observers.server_adversary import conclude
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
 from fedsim.privacy.mechanism import effective_noise_multiplier
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 RECORD, NOISE, TRIALS = 5, 1.5, 6
 

@@ -5,8 +5,7 @@ import pytest
 from fedsim.common.randomness import SERVER
 from fedsim.game.mechanisms.vantages import EXACT
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, effective_noise_multiplier
-from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
+from fedsim.privacy.trust import Trust, Vantage
 
 CLIENTS, TARGET_CLIENT, ADVERSARY = 5, 1, 3
 
