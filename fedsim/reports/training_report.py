@@ -101,20 +101,8 @@ PUBLIC = (
     "You may share the folder public/: the model, its description and its card. All of it is "
     "computed from what the rounds released, so epsilon covers it."
 )
-
-PARTLY_COVERED = (
-    "The folder public/ has the model, its description and its card. Epsilon covers what the "
-    "rounds released, but not all of this folder."
-)
-
-UNPROTECTED = (
-    "Do not share the folder public/, which has the model, its description and its card: no "
-    "guarantee protects the people whose records were used."
-)
-
-PRIVATE = "The report, and all else outside public/, is for the operator of the server alone."
-CONFIDENTIAL = (
-    "The rest of this directory, including this page, is for the operator of the server only. It "
+PRIVATE = (
+    "Everything outside public/, also this report, is for the operator of the server alone: it "
     "says which client answered when, and describes the messages of each client."
 )
 
@@ -207,14 +195,10 @@ def state(report: TrainingReport, card: ModelCard) -> StateWords:
 def render_html(report: TrainingReport, card: ModelCard) -> str:
     observers = towards(report, card)
     blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
-    if not card.privacy.guaranteed or report.alarms:
-        blocks.append(doc.Prose(UNPROTECTED))
-    elif card.uncovered is not None:
-        partly = " ".join([PARTLY_COVERED, *card.uncovered])
-        blocks.append(doc.Prose(partly if card.uncovered else PUBLIC))
+    if card.privacy.guaranteed and not report.alarms and card.uncovered == []:
+        blocks.append(doc.Prose(PUBLIC))
     states = [each.words for each in observers]
     blocks += [
-        doc.Prose(CONFIDENTIAL),
         *_figures(report),
         reading.part(states, attacked=card.rehearsal is not None),
     ]

@@ -328,7 +328,7 @@ def _towards(result: Result) -> list[doc.Block]:
     rows = [
         [
             bounds.vantage.replace("-", " ") + assumed * (bounds.vantage == "server"),
-            number(bounds.epsilon),
+            number(bounds.epsilon) if math.isfinite(bounds.epsilon) else "none",
             percent(bounds.rho_beta),
             percent((1 + bounds.rho_alpha) / 2),
         ]
@@ -388,7 +388,7 @@ def frontier(result: Result) -> Any:
 def _settings(result: Result) -> doc.Table:
     judged = result.choice.candidates[0].utility.criterion
     bound = result.request.limit
-    limited = [] if bound is None else [f"{bound.kind}, limit {bound.value:g}"]
+    limited = [] if bound is None else [f"{bound.kind}, at most {_limited(bound, bound.value)}"]
     headings = ["setting", "ε", "right in at most", *limited, judged.name]
     return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
 
@@ -406,9 +406,13 @@ def _cells(result: Result, each: Candidate) -> list[str]:
         f"{_family(each)}, {numbers}{mark}",
         number(each.epsilon),
         percent(each.right_at_most),
-        *([] if bound is None else [f"{most[bound.key]:.3g}\n{meets}"]),
+        *([] if bound is None else [f"{_limited(bound, most[bound.key])}\n{meets}"]),
         _measure(judged).replace(" (", "\n("),
     ]
+
+
+def _limited(bound: Limit, value: float) -> str:
+    return number(value) if bound.key == ADVANTAGE else percent(value)
 
 
 def _family(each: Candidate) -> str:
