@@ -34,9 +34,6 @@ def init(
     listen: str = "0.0.0.0",
     auditor: bool = False,
     days: int = 365,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    ca: Path | None = None,
 ) -> Answer:
     """Write keys, certificates, scripts and instructions for the server and every client.
 
@@ -51,25 +48,16 @@ def init(
         listen: address that the server listens on.
         auditor: add a folder for an auditor.
         days: lifetime of the server's certificate, in days, at most 3650.
-        certificate: certificate of the server from your own authority (PEM, with its chain).
-        key: key of --certificate (PEM).
-        ca: certificate of the authority that the nodes trust. Needed with --certificate.
 
     Raises:
         InputError: the directory exists, or an option is out of range.
     """
     from fedsim.deployment import certificates, kit  # noqa: PLC0415
-    from fedsim.deployment.certificates import Own  # noqa: PLC0415
 
     _within("--clients", clients, 2, None)
     _within("--days", days, 1, LONGEST)
     _within("--port", port, 1, 65535)
     _within("--superlink-port", superlink_port, 1, 65535)
-    own = None
-    if certificate is not None and key is not None and ca is not None:
-        own = Own(certificate, key, ca)
-    elif certificate is not None or key is not None or ca is not None:
-        raise InputError("a certificate of your own needs all of --certificate, --key and --ca")
     host, port = _address(server_address, port)
     if port == superlink_port:
         raise InputError(
@@ -85,7 +73,6 @@ def init(
         listen=listen,
         auditor=auditor,
         days=days,
-        own=own,
     )
     end = certificates.end(directory / "server" / "server.crt")
     return _did(
@@ -324,8 +311,6 @@ def renew(
     /,
     *,
     days: int = 365,
-    certificate: Path | None = None,
-    key: Path | None = None,
 ) -> Answer:
     """Write a new certificate for the server. All nodes accept it without changes.
 
@@ -334,19 +319,14 @@ def renew(
     Args:
         directory: directory that fedsim deploy init wrote, with its ca/ folder.
         days: lifetime of the server's certificate, in days, at most 3650.
-        certificate: certificate of the server from your own authority (PEM, with its chain).
-        key: key of --certificate (PEM).
     """
-    from fedsim.deployment.renewal import renew  # noqa: PLC0415
+    from fedsim.deployment import kit  # noqa: PLC0415
 
     _within("--days", days, 1, LONGEST)
-    if (certificate is None) != (key is None):
-        raise InputError("a certificate of your own needs both --certificate and --key")
-    own = None if certificate is None or key is None else (certificate, key)
-    end = renew(directory, days, own)
+    end = kit.renew(directory, days)
     return _did(
         f"{directory / 'server' / 'server.crt'}: valid until {end:%F}",
-        "Copy it and server.key to the server's folder. The proxy reads them within a minute.",
+        "Copy it and server.key to the server's folder, and restart the proxy there.",
     )
 
 

@@ -233,30 +233,3 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-@dataclass(frozen=True)
-class Own:
-    """An operator's PEM files: certificate with chain, its key, and certificates to trust it by."""
-
-    certificate: Path
-    key: Path
-    trusted: Path
-
-
-def own_pair(own: Own, address: str) -> tuple[KeyPair, bytes]:
-    """Return a key with its certificate, and the certificates to trust it by (PEM).
-
-    Raises InputError if a node would refuse the certificate for the address.
-    """
-    try:
-        verify(own.certificate, own.key, own.trusted, address)
-        pair = KeyPair(own.key.read_bytes(), own.certificate.read_bytes())
-        return pair, own.trusted.read_bytes()
-    except OSError as error:
-        reason = getattr(error, "verify_message", "") or error.strerror or error
-        raise InputError(
-            f"nodes would refuse '{own.certificate}' with '{own.key}' for {address} ({reason}); "
-            f"give a certificate for {address}, its key without a passphrase, and the "
-            "certificates to trust it by (PEM)"
-        ) from None

@@ -1,7 +1,7 @@
 """The kit that `fedsim deploy init` writes: one folder for each machine of a federation.
 
     deploy.json    addresses, versions and dates; no secrets; a copy in every machine's folder
-    ca/            the certificate authority, which no machine needs; missing with an operator's own
+    ca/            the certificate authority, which no machine needs
     server/        TLS key and certificate, those of the SuperLink, the public keys of all nodes,
                    scripts, Flower's settings, the configuration of a first training
     clients/client-K/, auditor/   the node's own key, its node.toml, scripts; peers/, at a client
@@ -31,7 +31,6 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import configurations, private_files, reading
 from fedsim.deployment import certificates, services, templates
-from fedsim.deployment.certificates import Own, own_pair
 
 FORMAT = 2
 CONNECTION = "federation"
@@ -157,16 +156,13 @@ def write_kit(
     listen: str = "0.0.0.0",
     auditor: bool = False,
     days: int = 365,
-    own: Own | None = None,
     now: datetime | None = None,
 ) -> Kit:
     """Write a new kit and return it.
 
     address: host name or IPv4 address of the server, where the nodes connect.
     listen: IP address where the proxy listens; 0.0.0.0: all interfaces.
-    own: the operator's certificate; None: a certificate of the kit's own authority.
-    Raises InputError if an address is invalid, nodes would refuse the operator's certificate, or
-    the directory exists.
+    Raises InputError if an address is invalid, or the directory exists.
     """
     if not is_host(address):
         raise InputError(
@@ -187,17 +183,12 @@ def write_kit(
         fedsim=fedsim.__version__,
         flwr=version("flwr"),
     )
-    if own is None:
-        authority = certificates.authority(days + certificates.AUTHORITY_DAYS, created)
-        pair = certificates.server_certificate(authority, [address], days, created)
-        trusted = authority.public
-    else:
-        pair, trusted = own_pair(own, address)
+    authority = certificates.authority(days + certificates.AUTHORITY_DAYS, created)
+    pair = certificates.server_certificate(authority, [address], days, created)
     with _made(directory) as place:
-        if own is None:
-            write_file(place / "ca" / "ca.key", authority.private)
-            write_file(place / "ca" / "ca.crt", authority.public)
-        _write_machines(place, kit, pair, trusted, listen)
+        write_file(place / "ca" / "ca.key", authority.private)
+        write_file(place / "ca" / "ca.crt", authority.public)
+        _write_machines(place, kit, pair, authority.public, listen)
     return kit
 
 
@@ -356,3 +347,25 @@ def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
             parent.mkdir(mode=0o700)
     data = content.encode() if isinstance(content, str) else content
     private_files.write_private(private_files.as_named(path), data, mode)
+
+
+def renew(directory: Path, days: int) -> datetime:
+    """Write a new key and certificate of the server; return when it ends. Nodes need no change.
+
+    Raises InputError if no certificate can be made; the old files stay.
+    """
+    kit = read_kit(directory)
+    if kit.machine:
+        raise InputError(
+            f"'{directory}' is only the folder of '{kit.machine}'; renew in the folder of the "
+            "whole kit"
+        )
+    ca, server = directory / "ca", folder(directory, "server")
+    try:
+        authority = certificates.KeyPair((ca / "ca.key").read_bytes(), (ca / "ca.crt").read_bytes())
+        pair = certificates.server_certificate(authority, [kit.address], days)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the authority in '{ca}' cannot sign ({error}); make a new kit") from None
+    write_file(server / "server.key", pair.private)
+    write_file(server / "server.crt", pair.public)
+    return certificates.end(server / "server.crt")

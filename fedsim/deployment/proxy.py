@@ -10,7 +10,6 @@ but only after it has read the whole request. So the proxy passes a long request
 server's keys signed it, which it checks before it reads the body.
 """
 
-import asyncio
 import logging
 import re
 import ssl
@@ -28,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from fedsim.deployment import logs
+from fedsim.deployment import supervision
 from fedsim.federation.runtimes.flower_services import (
     replies_are_own,
     signer,
@@ -52,9 +51,6 @@ LARGEST_UNSIGNED = 1 << 16
 
 CONNECTIONS = 1024
 """Connections at once, each with up to one request. A node has a few. Flower retries a 503."""
-
-UPKEEP_INTERVAL = 30.0
-"""Seconds between two checks of the certificate and of the logs' length."""
 
 HOP_BY_HOP = {
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer"),
@@ -119,17 +115,8 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 
 def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
     """Serve the folder of a server until the process ends."""
-    logs.begin("server")
-    running = uvicorn.Server(configuration(host, port, superlink_port, server))
-
-    async def serve_with_upkeep() -> None:
-        upkeep = asyncio.create_task(_upkeep(running, server))
-        try:
-            await running.serve()
-        finally:
-            upkeep.cancel()
-
-    asyncio.run(serve_with_upkeep())
+    supervision.log_as("server")
+    uvicorn.Server(configuration(host, port, superlink_port, server)).run()
 
 
 def configuration(host: str, port: int, superlink_port: int, server: Path) -> uvicorn.Config:
@@ -142,40 +129,12 @@ def configuration(host: str, port: int, superlink_port: int, server: Path) -> uv
         ssl_certfile=str(server / "server.crt"),
         ssl_keyfile=str(server / "server.key"),
         limit_concurrency=CONNECTIONS,
-        log_level="warning",
+        log_config=None,
+        log_level="info",
+        access_log=False,
         server_header=False,
         ws="none",
     )
-
-
-async def _upkeep(running: uvicorn.Server, server: Path) -> None:
-    """Log when the proxy listens. Then load renewed certificates, and shorten the logs."""
-    while not running.started:
-        await asyncio.sleep(0.1)
-    log.info("passes the Fleet API on port %d", running.config.port)
-    loaded = _written(server)
-    while True:
-        await asyncio.sleep(UPKEEP_INTERVAL)
-        logs.rotate(server / "logs")
-        if (written := _written(server)) != loaded:
-            loaded = written
-            take_up(running.config, server)
-
-
-def _written(server: Path) -> list[float]:
-    """Return the modification times of the server's certificate and key; 0 for a missing file."""
-    files = (server / "server.crt", server / "server.key")
-    return [file.stat().st_mtime if file.exists() else 0 for file in files]
-
-
-def take_up(config: uvicorn.Config, server: Path) -> None:
-    """Show new connections the current certificate; keep the old one if it does not fit its key."""
-    try:
-        if config.ssl is not None:
-            config.ssl.load_cert_chain(server / "server.crt", server / "server.key", password="")
-            log.info("shows a new certificate from now on")
-    except OSError as error:
-        log.warning("keeps the old certificate: %s", error)
 
 
 def _refusal(request: Request, path: str, keys: Path) -> Response | None:

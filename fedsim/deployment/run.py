@@ -17,8 +17,8 @@ from typing import Any
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.deployment import certificates, kit, logs
-from fedsim.deployment.supervision import Part, Service
+from fedsim.deployment import certificates, kit
+from fedsim.deployment.supervision import Part, Service, log_as
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
     Submission,
@@ -245,7 +245,7 @@ def serve_superlink(place: Path) -> None:
     superexec = [executable("flower-superexec"), "--root-certificates", authority]
     superexec += ["--runtime-api-address", address]
     own = environment(place / "flower") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": POLL_INTERVAL}
-    logs.begin("server")
+    log_as("server")
     log.info("superlink begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
     parts = [
         Part("the SuperLink", lambda: superlink, own),

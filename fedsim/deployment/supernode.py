@@ -24,9 +24,9 @@ from flwr.app import Context, Message
 
 import fedsim
 from fedsim.common.waiting import pause
-from fedsim.deployment import certificates, kit, logs, own_app
+from fedsim.deployment import certificates, kit, own_app
 from fedsim.deployment.own_app import Answer, Question
-from fedsim.deployment.supervision import Part, Service, ending
+from fedsim.deployment.supervision import Part, Service, ending, log_as
 from fedsim.federation.runtimes.flower_command import environment
 from fedsim.federation.runtimes.flower_services import RuntimeApi
 
@@ -43,9 +43,6 @@ CERTIFICATE_DAYS = 3650
 
 POLL_INTERVAL = 0.1
 """Seconds between two requests for a task shortly after the last one. An idle node asks rarely."""
-
-LOGS_INTERVAL = 60.0
-"""Seconds between two checks of the log's length."""
 
 
 class Answering:
@@ -134,7 +131,7 @@ class Answering:
 def serve(place: Path) -> None:
     """Run the SuperNode of a machine's folder, and answer its messages, one at a time."""
     machine = kit.read_kit(place).machine
-    logs.begin(machine)
+    log_as(machine)
     logging.getLogger("flwr").handlers.clear()  # its lines go to the log once, in this form
     deadline, address = kit.deadline(place), f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
     os.environ |= environment(place / "flower")
@@ -172,7 +169,7 @@ def _supernode(place: Path) -> list[str]:
 def _answer_all(place: Path, service: Service, address: str, deadline: float) -> None:
     """Answer the messages of a SuperNode until it ends."""
     folder, answering = place / "state" / "runtime", None
-    looked, last_question = 0.0, time.monotonic()
+    last_question = time.monotonic()
     trusted, secret = (folder / "ca").read_bytes(), (folder / "secret").read_bytes()
     try:
         with RuntimeApi(address, trusted, secret) as runtime:
@@ -189,9 +186,6 @@ def _answer_all(place: Path, service: Service, address: str, deadline: float) ->
                 except (httpx.HTTPError, RuntimeError, ValueError) as error:
                     # Else it would wait for the answer forever.
                     service.restart(0, f"the SuperNode does not pass a message ({error})")
-                if time.monotonic() - looked > LOGS_INTERVAL:
-                    looked = time.monotonic()
-                    logs.rotate(place / "logs")
                 time.sleep(pause(time.monotonic() - last_question, POLL_INTERVAL))
     finally:
         if answering:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Self
 
 from fedsim.common.parent import end_with_parent
@@ -44,6 +45,27 @@ class Part:
         command, before = self.command(), end_with_parent
         # Between fork and exec it makes one system call, and takes no lock.
         self.process = subprocess.Popen(command, env=self.environment, preexec_fn=before)  # noqa: PLW1509
+
+
+class _Line(logging.Formatter):
+    """One line: time (ISO 8601, UTC), machine, level, message."""
+
+    def __init__(self, machine: str) -> None:
+        super().__init__(f"%(asctime)s {machine} %(levelname)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return " | ".join(super().format(record).splitlines())
+
+
+def log_as(machine: str) -> None:
+    """Log to standard error, in lines that a collector can parse."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Line(machine))
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("fedsim").setLevel(logging.INFO)
 
 
 class Service:

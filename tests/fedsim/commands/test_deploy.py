@@ -58,16 +58,6 @@ def test_a_certificate_is_renewed_where_the_kit_is(fedsim, tmp_path):
     assert (status, len(err.splitlines())) == (2, 1)
 
 
-def test_an_own_certificate_comes_with_its_key_and_authority(fedsim, tmp_path):
-    command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
-    status, _, err = fedsim(*command, "--certificate", tmp_path / "a.crt")
-    assert (status, "needs all of --certificate, --key and --ca" in err) == (2, True)
-    files = [option for name in ("certificate", "key", "ca") for option in (f"--{name}", tmp_path)]
-    status, _, err = fedsim(*command, *files)
-    assert (status, len(err.splitlines())) == (2, 1)
-    assert "nodes would refuse" in err
-
-
 def test_a_listening_address_that_is_none_is_refused(fedsim, tmp_path):
     command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
     status, _, err = fedsim(*command, "--listen", "a; touch pwned")

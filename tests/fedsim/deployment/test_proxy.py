@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -20,7 +19,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fedsim.deployment import certificates, kit, proxy
-from fedsim.deployment.renewal import renew
 
 
 @pytest.fixture
@@ -238,33 +236,3 @@ def test_what_is_refused_is_logged_with_whose_it_is(ask, keys, caplog):
     (keys / "client-0.pub").write_bytes(pair.public)
     ask("/v1/fleet/pull-messages", **_signed_by(pair))
     assert "of client-0: the SuperLink refuses it" in caplog.text
-
-
-def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path):
-    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    server = tmp_path / "kit" / "server"
-    config = proxy.configuration("127.0.0.1", 8443, 8000, server)
-    config.load()
-    first = _shown(config, server)
-    renew(tmp_path / "kit", 30)
-    proxy.take_up(config, server)
-    second = _shown(config, server)
-    assert first != second
-    (server / "server.key").write_bytes(certificates.authority(1).private)
-    proxy.take_up(config, server)
-    assert _shown(config, server) == second
-
-
-def _shown(config, server):
-    """The certificate that a client which trusts the kit's authority is shown."""
-    assert config.ssl is not None
-    client = ssl.create_default_context(cafile=str(server / "ca.crt"))
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
-    theirs = config.ssl.wrap_bio(to_server, to_client, server_side=True)
-    for end in (ours, theirs, ours, theirs):
-        with suppress(ssl.SSLWantReadError):
-            end.do_handshake()
-    shown = ours.getpeercert(binary_form=True)
-    assert shown is not None
-    return shown

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import psutil
@@ -102,3 +103,18 @@ def test_a_part_that_cannot_start_is_tried_again(monkeypatch, caplog):
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert "the SuperNode cannot start ([Errno 2] No such file" in caplog.text
+
+
+def test_a_line_tells_when_where_how_grave_and_what(capfd):
+    program = (
+        "import logging; from fedsim.deployment.supervision import log_as; log_as('client-0')\n"
+        "logging.getLogger('fedsim.deployment').info('begins')\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: logging.exception('it failed')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    begins, failed = capfd.readouterr().err.splitlines()
+    moment, *others = begins.split()
+    assert others == ["client-0", "INFO", "begins"]
+    assert abs(datetime.fromisoformat(moment) - datetime.now(UTC)) < timedelta(minutes=1)
+    assert "ERROR it failed | Traceback" in failed
