@@ -20,7 +20,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server import nodes as node_module
 from fedsim.federation.server.acceptance import ClientFailedError
-from fedsim.federation.server.nodes import REGISTERED, connect
+from fedsim.federation.server.nodes import REGISTERED, Nodes
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
 
@@ -258,6 +258,12 @@ def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(small, tmp_pat
         _run(config, directory)
 
 
+def _connected(grid, timeout, registered=None, log_event=node_module.quiet):
+    found = Nodes(grid, 3, registered, log_event)
+    found.connect(timeout)
+    return found
+
+
 def test_a_node_that_died_a_moment_ago_is_waited_for(small):
     asked = []
 
@@ -267,9 +273,9 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small):
             return Message(Error(NODE_UNAVAILABLE, "Node Unavailable"), reply_to=message)
         return reply
 
-    nodes, *others = connect(FaultyGrid(small(TINY), dead_at_first), 3, 60.0)
-    assert nodes == {client: FIRST_NODE + client for client in range(3)}
-    assert others == [[], {}]
+    found = _connected(FaultyGrid(small(TINY), dead_at_first), 60.0)
+    assert found.clients == {client: FIRST_NODE + client for client in range(3)}
+    assert not found.auditors
     assert asked.count(FIRST_NODE) == 1
 
     def dead(message, reply):
@@ -277,7 +283,7 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small):
         return Message(dying, reply_to=message) if _of(message, 1) else reply
 
     with pytest.raises(InputError, match=r"2 of 3 clients connected.*a node failed: Node Unav"):
-        connect(FaultyGrid(small(TINY), dead), 3, 0.1)
+        _connected(FaultyGrid(small(TINY), dead), 0.1)
 
 
 @pytest.mark.parametrize("claimed", [None, float("nan")])
@@ -290,7 +296,7 @@ def test_a_node_that_does_not_say_what_it_holds_is_named(claimed, small):
         return reply
 
     with pytest.raises(RuntimeError, match="node 1000 failed to identify itself: invalid reply: "):
-        connect(FaultyGrid(small(TINY), silent), 3, 1.0)
+        _connected(FaultyGrid(small(TINY), silent), 1.0)
 
 
 class CrowdedGrid(FaultyGrid):
@@ -328,8 +334,8 @@ def test_a_node_that_is_no_clients_stops_no_run(claimed, small):
         return reply
 
     clients = {client: FIRST_NODE + client for client in range(3)}
-    nodes, auditors, _ = connect(CrowdedGrid(small(TINY), lying), 3, 1.0, clients)
-    assert (nodes, auditors) == (clients, [])
+    found = _connected(CrowdedGrid(small(TINY), lying), 1.0, clients)
+    assert (found.clients, found.auditors) == (clients, set())
 
 
 def test_a_second_answer_to_one_question_is_not_heard(small):
@@ -337,8 +343,8 @@ def test_a_second_answer_to_one_question_is_not_heard(small):
         def pull_messages(self, message_ids):
             return [each for reply in super().pull_messages(message_ids) for each in (reply, reply)]
 
-    nodes, *_ = connect(Echoing(small(TINY), lambda _, reply: reply), 3, 1.0)
-    assert nodes == {client: FIRST_NODE + client for client in range(3)}
+    found = _connected(Echoing(small(TINY), lambda _, reply: reply), 1.0)
+    assert found.clients == {client: FIRST_NODE + client for client in range(3)}
 
 
 def test_an_absent_client_is_named_long_before_the_run_gives_up(small, monkeypatch):
@@ -351,7 +357,7 @@ def test_an_absent_client_is_named_long_before_the_run_gives_up(small, monkeypat
     with pytest.raises(
         InputError, match=r"2 of 3 clients connected within 0.5 s. Missing: client 1\."
     ):
-        connect(FaultyGrid(small(TINY), absent), 3, 0.5, None, lambda **event: events.append(event))
+        _connected(FaultyGrid(small(TINY), absent), 0.5, None, lambda **event: events.append(event))
     assert events == [{"waiting": "client 1", "reasons": []}]
 
 

@@ -84,7 +84,7 @@ class Nodes:
         self._asked_at: dict[int, float] = {}
         self._reasons: dict[str, None] = {}
 
-    def connect(self, timeout: float = CONNECT_TIMEOUT, tolerated: int = 0) -> None:
+    def connect(self, timeout: float, tolerated: int = 0) -> None:
         """Wait until every client's node has connected.
 
         After LEAVING seconds it suffices that no more than `tolerated` clients are missing. Other
@@ -279,7 +279,7 @@ def connected(
     """
     registered = registered_nodes(directory)
     nodes = Nodes(grid, clients.clients, registered, directory.log_event)
-    nodes.connect(tolerated=clients.tolerated_dropouts)
+    nodes.connect(CONNECT_TIMEOUT, clients.tolerated_dropouts)
     check_data(grid, nodes.clients, digest, clients.timeout, directory.log_event, first)
     # A client that is away is asked in each round.
     return {**(registered or {}), **nodes.clients}, nodes
