@@ -35,13 +35,13 @@ HELD = {
     "fedsim/learning": 7_700,
     "fedsim/game": 3_700,
     "fedsim/federation": 8_500,
-    "fedsim/deployment": 2_400,
+    "fedsim/deployment": 2_300,
     "fedsim/audits": 13_600,
     "fedsim/reports": 8_100,
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 52_900,
+    "tests": 52_800,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
