@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 RECORDERS = {
-    **dict.fromkeys(("record", "canary_mod"), "fedsim.audits.recording.flower"),
+    "record": "fedsim.audits.recording.flower",
     "Recorder": "fedsim.audits.recording.loop",
     "Accounted": "fedsim.audits.steps.watch",
     "opacus": "fedsim.audits.recording.opacus_steps",

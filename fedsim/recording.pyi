@@ -1,4 +1,3 @@
-from fedsim.audits.recording.flower import canary_mod as canary_mod
 from fedsim.audits.recording.flower import record as record
 from fedsim.audits.recording.loop import Recorder as Recorder
 from fedsim.audits.recording.opacus_steps import opacus as opacus

@@ -28,7 +28,7 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
 HELD = {
-    "adversaries": 5_000,
+    "adversaries": 4_900,
     "fedsim/common": 1_500,
     "fedsim/privacy": 2_800,
     "fedsim/configuration": 1_700,
@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_700,
     "fedsim/federation": 8_500,
     "fedsim/deployment": 2_300,
-    "fedsim/audits": 13_600,
+    "fedsim/audits": 12_800,
     "fedsim/reports": 8_100,
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 52_800,
+    "tests": 52_200,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

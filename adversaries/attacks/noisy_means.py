@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
-from scipy.stats import chi2, kstest, norm
-from scipy.stats import t as student
+from scipy.stats import chi2, kstest
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval, significance
@@ -65,8 +64,6 @@ class Release:
         fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the
             last place of its parameter, because noise in a model is discrete.
         fingerprint_rounding: `rounding` of the fingerprint's coordinates alone.
-        mean_length: |m| of the subtracted mean.
-        along_mean: <e, m>/|m|.
     """
 
     round: int
@@ -79,8 +76,6 @@ class Release:
     by_array: dict[str, tuple[int, float, float]]
     fingerprint: npt.NDArray[np.float32]
     fingerprint_rounding: float = 0.0
-    mean_length: float = 0.0
-    along_mean: float = 0.0
 
     @property
     def left_over(self) -> float:
@@ -154,73 +149,6 @@ def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
     return (contribution.norm**2 / 2 + contribution.projection) / std**2
 
 
-def score(projection: float, energy: float, size: int) -> float:
-    """Return Student's t of <e, v>, v a unit vector, as a standard normal under pure noise.
-
-    Args:
-        projection: <e, v>.
-        energy: |e|^2.
-        size: P.
-
-    Returns: the normal, cut off at +-37; 0 where nothing follows: P < 2, e = 0.
-    """
-    if size < 2 or energy <= 0:
-        return 0.0
-    # The part of |e|^2 across v, which rounding may make negative.
-    across = max(energy - projection**2, 0.0)
-    statistic = projection / math.sqrt(across / (size - 1)) if across else math.inf * projection
-    # Each tail where it is exact; far out the normal quantile is cut off, which costs evidence.
-    normal = float(norm.isf(student.sf(statistic, size - 1)) if statistic > 0
-                   else norm.ppf(student.cdf(statistic, size - 1)))  # fmt: skip
-    return min(max(normal, -37.0), 37.0)
-
-
-def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> float:
-    """Return the p-value that the residuals are noise alone, without a part along the mean.
-
-    Args:
-        releases: one for each round; rounds without noise are left out.
-        rates: r of each round, which multiplied the mean before the release; None for 1.
-    """
-    rates = [1.0] * len(releases) if rates is None else rates
-    scores = []
-    for release, rate in zip(releases, rates, strict=True):
-        if not release.noiseless:
-            # The residual for rate r is e + (1 - r) m, from the residual e for rate 1.
-            lost = (1 - rate) * release.mean_length
-            energy = release.energy + 2 * lost * release.along_mean + lost**2
-            scores.append(score(release.along_mean + lost, energy, release.size))
-    # The rounds' scores are independent standard normals under pure noise.
-    return float(chi2.sf(sum(each**2 for each in scores), len(scores))) if scores else 1.0
-
-
-def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
-    """Return the p-value that each release is r (mean + noise), with the configured noise.
-
-    Args:
-        releases: one for each round, at least one.
-        confidence: with which the intervals of all rounds hold together, in (0, 1).
-
-    Raises InputError for confidence out of range.
-    """
-    # Bonferroni: an equal share of the error for each round's interval.
-    each = 1 - significance(confidence) / len(releases)
-    rates = []
-    for release in releases:
-        std, length, along = release.claimed_std or 1.0, release.mean_length, release.along_mean**2
-        # P - 1 coordinates remain without the part along the mean, which the rate changes. Rounding
-        # may be part of their energy, so only the upper end counts all of it.
-        least, most = (
-            std_interval(max(energy - along, 0.0), release.size - 1, each)
-            for energy in (release.energy_of_noise, release.energy)
-        )
-        # This rate explains the whole part along the mean. The interval of the noise confines it,
-        # since the residual has r times the configured noise.
-        best = 1 + release.along_mean / length if length else 1.0
-        rates.append(min(max(best, least.low / std), most.high / std))
-    return fit(releases, rates)
-
-
 def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
     """Return the rounds whose noise is so far above rounding that its shape can be judged.
 
@@ -255,15 +183,12 @@ def _root_mean_square(release: Release) -> float:
     return math.sqrt(coordinates @ coordinates / coordinates.size) if coordinates.size else 0.0
 
 
-def repeated_noise(
-    releases: Sequence[Release], confidence: float, least: float = 0.0
-) -> list[tuple[int, int]]:
+def repeated_noise(releases: Sequence[Release], confidence: float) -> list[tuple[int, int]]:
     """Return pairs of rounds whose noise is the same, or correlated beyond chance.
 
     Args:
         releases: one for each round; rounds without noise are left out.
         confidence: in (0, 1); independent noise is accused with probability at most 1 - confidence.
-        least: correlation that does not count yet, where the residual may hold more than noise.
 
     Raises InputError for confidence out of range.
     """
@@ -280,5 +205,5 @@ def repeated_noise(
     pairs = len(noisy) * (len(noisy) - 1) / 2
     # P(|r| > x) <= 2 exp(-(n - 1) x^2 / 2) for directions on the sphere (concentration of measure).
     limit = math.sqrt(2 * math.log(2 * pairs / significance(confidence)) / (coordinates - 1))
-    first, second = np.nonzero(np.triu(correlation > max(limit, least), 1))
+    first, second = np.nonzero(np.triu(correlation > limit, 1))
     return [(noisy[i].round, noisy[j].round) for i, j in zip(first, second, strict=True)]

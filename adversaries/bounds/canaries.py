@@ -13,61 +13,10 @@ import numpy.typing as npt
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT
-from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, significance
 from adversaries.statistics.noncentral import lower_limit, upper_limit
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-
-def direction(seed: int, size: int) -> Floats:
-    """Return the unit vector [P] of a seed, uniform on the sphere.
-
-    Args:
-        seed: key of the Philox generator, >= 0.
-        size: P, the number of floating-point parameters.
-
-    Raises InputError if size is below 1.
-    """
-    if size < 1:
-        raise InputError("the model has no floating-point parameters to hide a canary in")
-    # A normalised normal vector is uniform on the sphere.
-    drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal(size)
-    return drawn / np.linalg.norm(drawn)
-
-
-def displaced(arrays: Arrays, seed: int, length: float) -> dict[str, npt.NDArray[Any]]:
-    """Return a model moved along the direction of a seed.
-
-    Args:
-        arrays: the model's arrays by name; arrays of other types than float stay unchanged.
-        seed: of the direction, see `direction`.
-        length: Euclidean length of the move, in the units of the parameters.
-
-    Raises InputError if the model has no floating-point parameters.
-    """
-    unit = direction(seed, vector(arrays).size)
-    moved, position = dict(arrays), 0
-    for name, array in arrays.items():
-        if array.dtype.kind == "f":
-            step = length * unit[position : position + array.size].reshape(array.shape)
-            moved[name] = (array + step).astype(array.dtype)
-            position += array.size
-    return moved
-
-
-def score(before: Arrays, after: Arrays, seed: int) -> float:
-    """Return how far a model moved along the direction of a seed, in the units of its parameters.
-
-    Args:
-        before: the model's arrays by name.
-        after: the same arrays later, in the same order.
-        seed: of the direction, see `direction`.
-
-    Raises InputError if the model has no floating-point parameters.
-    """
-    change = vector(after) - vector(before)
-    return float(change @ direction(seed, change.size))
 
 
 def vector(arrays: Arrays) -> Floats:

@@ -108,19 +108,16 @@ def _claimed(factor: float = 1.0) -> float:
     return gaussian.epsilon(factor * math.sqrt(ROUNDS), DELTA)
 
 
-def _dp_app(name: str, variant: str, declared: bool = False, **facts: Any) -> App:
-    changes = NOISE | {"variant": variant, "declared": declared}
+def _dp_app(name: str, variant: str, **facts: Any) -> App:
+    changes = NOISE | {"variant": variant}
     return App(name, "dp_app", changes, **({"epsilon": _claimed()} | facts))
 
 
 OWN = (
     _dp_app("own clipping", "own-clipping"),
-    _dp_app("own clipping of every layer", "own-per-layer"),
-    # Adaptive clipping releases a count too, with four times the noise.
-    _dp_app("own adaptive clipping", "own-adaptive", epsilon=_claimed(math.hypot(1, 1 / 4))),
     _dp_app("Adam after an honest mean", "own-adam"),
 )
-"""Strategies of somebody's own, of which nothing is declared."""
+"""Strategies of somebody's own."""
 
 OPACUS = PLD.epsilon(Mechanism.alike(1.5, 2 * 10, 1 / 10), DELTA)
 """Of a record under the app's defaults: two rounds of an epoch of ten batches."""
@@ -132,19 +129,10 @@ RECORDED = (
     UNIFORM,
     AT_CLIENTS,
     *OWN,
-    _dp_app("own clipping, declared", "own-clipping", declared=True),
-    _dp_app("Adam, declared as a mean", "own-adam", declared=True),
     _dp_app("own clipping, clients report an ε", "own-clipping", reporting=True),
     _dp_app(
-        "own clipping, declared, clients report an ε",
-        "own-clipping",
-        declared=True,
-        reporting=True,
-        unit="client",
-    ),
-    _dp_app(
         "LocalDpMod",
-        "local-dp-tight",
+        "local-dp",
         # It adds sqrt(2 ln(1.25/delta)) times its sensitivity at epsilon 1.
         epsilon=_claimed(1 / math.sqrt(2 * math.log(1.25 / DELTA))),
     ),
@@ -157,7 +145,7 @@ AUDITED = (
     UNIFORM,
     AT_CLIENTS,
     _dp_app("RdpAccountant", "accountant-kept", epsilon=None),
-    _dp_app("LocalDpMod", "local-dp-tight", epsilon=None),
+    _dp_app("LocalDpMod", "local-dp", epsilon=None),
     *OWN,
     App("Opacus in the clients", "opacus_app", epsilon=OPACUS),
 )

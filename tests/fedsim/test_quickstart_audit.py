@@ -48,17 +48,3 @@ def test_without_dp_epsilon_is_infinite_and_every_client_is_certain(quickstart):
     release = report_of(quickstart()["server"])["details"]["release"]
     assert release["noise"] == "none"
     assert all(client["belief"][-1] == 1 for client in release["clients"])
-
-
-@pytest.mark.slow
-def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(quickstart):
-    rounds, z = 60, 0.2
-    found = quickstart(privacy="server", canary=True, num_server_rounds=rounds, noise_multiplier=z)
-    canary = report_of(found["client-0"])["details"]["canary"]
-    assert canary["rounds"] == rounds
-    weight = report_of(found["server"])["details"]["release"]["clients"][0]["largest_weight"]
-    mu = weight * NODES / z
-    assert canary["mu"]["low"] <= mu
-    assert canary["mu"]["low"] > 0.5
-    # What an outsider faces is the noise and the other clients: at most the mu of the noise alone.
-    assert canary["mu"]["point"] < 1.5 * mu

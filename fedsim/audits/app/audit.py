@@ -1,5 +1,14 @@
-"""The audit of a Flower app: its claim, what theory says about it, and what an attack proves."""
+"""The audit of a Flower app: its claim, what theory says about it, and what an attack proves.
 
+The two worlds differ in one client's update. Add-remove: in the other world that client sends no
+change, but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical and
+private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by the
+number of replies, so that a client that stays away would also change the divisor. With zero-out
+neighbours, Flower's own calibration C / n is right. Replace: the client sends any other update.
+Client sampling amplifies nothing here: Flower samples a fixed number, and the server knows which.
+"""
+
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,34 +21,27 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import game, loading, records, theory
-from fedsim.audits.app.configuration import BY_LOCAL, App, Configuration, claim_of
-from fedsim.audits.app.theory import AppGuarantee
+from fedsim.audits.app import game, loading, records, rules
+from fedsim.audits.app.facts import App, AppFacts
+from fedsim.audits.app.game import Observed
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.loop.findings import NoiseFacts
+from fedsim.audits.recorded.releases import JUDGED
 from fedsim.audits.results.conditions import APP
 from fedsim.audits.results.measured import Decisions
-from fedsim.audits.results.rows import Limit, Row, Source
+from fedsim.audits.results.rows import Limit, Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.view import View
 from fedsim.audits.run import detectable
 from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED
-from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust import Vantage
 
 BOUNDS = ("clopper_pearson", "gaussian")
-
-
-UNKNOWN = (
-    "theory does not know what {} adds to the aggregate of the updates, and the attack disproved "
-    "nothing. Theory covers Flower's DP wrappers with fixed clipping around FedAvg"
-)
-"""Why a claim is not judged where only an attack looked at it."""
-
 OF_A_RECORD = (
     "the claim is about a record. This audit changes a client's whole update, and does not measure "
     "how training treats one record"
@@ -48,14 +50,8 @@ UNIT_MISSING = (
     "The claim does not state what it protects; give --claimed-unit client (a client's update, as "
     "its training returns it) or --claimed-unit record (one record of a client)."
 )
-
-OWN_NOISE = (
-    "the app's own code makes the noise of {}. The same amount of noise from Flower's code would "
-    "be enough, and the attack disproved nothing. But an audit cannot tell independent Gaussian "
-    "noise on every parameter from other noise that measures the same. Let Flower's own code add "
-    "the noise"
-)
-"""Why a claim is not judged that theory supports only if the app's own noise is Gaussian."""
+BELOW_CLAIM = "all rounds have epsilon {:.4g} at delta {:g}, above the claimed {:.4g}"
+NOT_NORMAL = "the noise is not known to be Flower's own, of one size in all trials"
 
 ROUNDS_KEY = "num-server-rounds"
 TRIALS = 300
@@ -67,7 +63,7 @@ class AppDetails:
 
     neighbouring: Neighbouring
     clients: int
-    configuration: Configuration
+    facts: AppFacts
     decisions: Decisions | None
     records: Mapping[str, int] | None
     """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
@@ -88,27 +84,24 @@ def audit(
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppReport:
     check_numbers(trials, confidence, seed)
-    configuration, trainings = game.observe(audited, seed)
-    claim = claim or claim_of(configuration)
+    seen = game.observe(audited, seed)
+    claim = claim or seen.facts.claim
     delta, of_record = ASSUMED if claim is None else claim.delta, None
     if claim is not None and claim.unit == "record":
-        rounds = configuration.rounds
-        of_record = records.judged(trainings, rounds, neighbouring, delta, confidence)
-    findings, decisions = theory.findings(configuration, neighbouring, claim), None
+        rounds = seen.facts.rounds
+        of_record = records.judged(seen.trainings, rounds, neighbouring, delta, confidence)
+    findings, decisions = rules.findings(seen, claim), None
     if of_record is not None:
         view, evidence = of_record.view(delta), of_record.evidence
         findings = (*findings, *of_record.findings)
     else:
-        vantage = theory.vantage_of(configuration, claim)
-        guarantee = theory.guarantee(configuration, neighbouring, vantage)
-        played = game.play(
-            audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
-        )
-        view = _view(configuration, guarantee, vantage, claim, delta, *played)
+        played = game.play(audited, seen.facts, neighbouring, trials, seed, progress)
+        theory = ClientTheory(seen, findings, neighbouring)
+        view = _view(theory, claim, delta, *played)
         found = estimators.advantage(*played, confidence)
-        bounds = _bounds(*played, delta, _not_normal(configuration, guarantee), confidence)
+        bounds = _bounds(*played, delta, theory.normal, confidence)
         decisions = Decisions.of(found, trials, seed, bounds)
-        evidence = partial(client_evidence, configuration, findings)
+        evidence = partial(client_evidence, theory)
     return concluded(
         [view],
         evidence,
@@ -122,7 +115,7 @@ def audit(
         details=AppDetails(
             neighbouring=neighbouring,
             clients=audited.clients,
-            configuration=configuration,
+            facts=seen.facts,
             decisions=decisions,
             records=None if of_record is None else of_record.counts,
             noise=of_record.noise.facts if of_record and of_record.noise else None,
@@ -131,113 +124,104 @@ def audit(
     )
 
 
-def client_evidence(
-    configuration: Configuration, findings: Sequence[Finding], claim: Claim, row: Row
-) -> Evidence:
+@dataclass(frozen=True)
+class ClientTheory:
+    """What theory says about one client's update."""
+
+    seen: Observed
+    findings: Sequence[Finding]
+    neighbouring: Neighbouring
+
+    @property
+    def broken(self) -> bool:
+        """Whether an alarm leaves nothing of the guarantee."""
+        return any(each.breaks and each.rule not in rules.COUNTED for each in self.findings)
+
+    @property
+    def normal(self) -> bool:
+        """Whether the scores of the attack are normal, of one variance in both worlds."""
+        wrong = {each.rule for each in self.findings if each.breaks}
+        facts = self.seen.facts
+        return (
+            facts.normal
+            and not facts.seeded
+            and not self.seen.added
+            and not (wrong & {"realised-noise", ""})
+        )
+
+    @property
+    def mu(self) -> float | None:
+        """Distance of the worlds, in standard deviations of the noise; None if it is not known."""
+        facts = self.seen.facts
+        if facts.bare and not self.seen.added:
+            return math.inf
+        if self.broken or not facts.multipliers:
+            return None
+        squares = sum(z**-2 if z else math.inf for z in facts.multipliers)
+        return sensitivity(self.neighbouring, 1.0) * math.sqrt(squares)
+
+    def epsilon(self, delta: float) -> float | None:
+        return None if self.mu is None else gaussian.epsilon(self.mu, delta)
+
+
+def client_evidence(theory: ClientTheory, claim: Claim, row: Row) -> Evidence:
     """Return what speaks for and against a claim about a client's update."""
-    strategies, released = " > ".join(configuration.strategies), row.observer == "participant"
-    central = configuration.central if released else None
-    unsure = [OWN_NOISE.format(strategies)] if central and central.own_noise else []
-    # LocalDpMod claims what a message with its noise does not have.
-    local = claim.source == BY_LOCAL and any(each.rule == "local-noise" for each in findings)
-    # The checks with a rule are those that theory's epsilon counts.
-    unruled = released and any(each.breaks and not each.rule for each in configuration.checks)
+    facts, exceeded = theory.seen.facts, row.epsilon is not None and not claim.allows(row.epsilon)
+    unknown = facts.unknown or JUDGED.format(facts.strategies)
     return Evidence(
         incomparable=OF_A_RECORD if claim.unit == "record" else "",
-        broken=unruled or local or (central is not None and central.varies),
-        unknown=[UNKNOWN.format(strategies)] if row.epsilon is None else [],
-        exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
-        unsure=[configuration.unsure] if released and configuration.unsure else unsure,
+        broken=theory.broken,
+        unknown=[unknown] if row.epsilon is None else [],
+        exceeded=exceeded,
+        unsure=facts.doubts,
+        against=[BELOW_CLAIM.format(row.epsilon, claim.delta, claim.epsilon)] if exceeded else [],
     )
 
 
 def _view(
-    configuration: Configuration,
-    guarantee: AppGuarantee | None,
-    vantage: Vantage,
-    claim: Claim | None,
-    delta: float,
-    worlds: Bools,
-    scores: Floats,
+    theory: ClientTheory, claim: Claim | None, delta: float, worlds: Bools, scores: Floats
 ) -> View:
-    reason, predicted = _not_normal(configuration, guarantee), _predicted(configuration, guarantee)
-    shares = theory.realised_shares(configuration)
-    off = vantage is Vantage.PARTICIPANT and {*shares} != {1.0}
-    source: Source = "measured" if off else "theory"
+    mu = theory.mu
 
     def bounds(level: float) -> Mapping[str, float]:
-        found = _bounds(worlds, scores, delta, reason, level)
+        found = _bounds(worlds, scores, delta, theory.normal, level)
         return {name: bound.epsilon for name, bound in found.items()}
 
+    predicted = None if mu is None else Predicted(None, gaussian.advantage(mu), None, "closed form")
     return View(
-        observer=vantage.value,
-        limit=None if guarantee is None else Limit.of_curve(guarantee.epsilon, delta, source),
+        observer=Vantage.PARTICIPANT.value,
+        limit=Limit.of_curve(theory.epsilon, delta, "theory"),
         worlds=worlds,
         scores=scores,
         trials=len(worlds),
         bounds=bounds,
-        detects=_detects(configuration, guarantee, vantage, claim, worlds),
-        predicted=None if predicted is None else Predicted(None, predicted, None, "closed form"),
+        detects=_detects(theory, claim, worlds),
+        predicted=predicted,
     )
 
 
-def _predicted(configuration: Configuration, guarantee: AppGuarantee | None) -> float | None:
-    """Return the advantage that theory predicts for the attack; None where it cannot tell."""
-    participant = guarantee is not None and guarantee.vantage is Vantage.PARTICIPANT
-    # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
-    if guarantee is None or (participant and configuration.local is not None):
-        return None
-    return gaussian.advantage(guarantee.mu)
-
-
 def _bounds(
-    worlds: Bools, scores: Floats, delta: float, reason: str | None, level: float
+    worlds: Bools, scores: Floats, delta: float, normal: bool, level: float
 ) -> dict[str, EpsilonBound]:
     """Return the lower bounds that judge a claim; together they hold with confidence `level`."""
     kinds = lower_bounds.MechanismKind
-    kind = kinds.OTHER if reason else kinds.GAUSSIAN
+    kind, reason = (kinds.GAUSSIAN, None) if normal else (kinds.OTHER, NOT_NORMAL)
     each = (1 + level) / 2
     return lower_bounds.lower_bounds(worlds, scores, delta, each, kind, reason, names=BOUNDS)
 
 
-def _not_normal(configuration: Configuration, guarantee: AppGuarantee | None) -> str | None:
-    """Return why the scores are not normal; None where they are."""
-    central = configuration.central
-    shares = theory.realised_shares(configuration)
-    if guarantee is None:
-        return "the noise of the strategy is unknown"
-    if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
-        return "the server's aggregation changes the clients' own noise"
-    if 0 in guarantee.multipliers:
-        return "there is no noise"
-    if (central is not None and central.own_noise) or {*shares} != {1.0}:
-        return "the noise is not the configured one of every round, or the app's own code makes it"
-    return None
-
-
-def _detects(
-    configuration: Configuration,
-    guarantee: AppGuarantee | None,
-    vantage: Vantage,
-    claim: Claim | None,
-    worlds: Bools,
-) -> list[float]:
+def _detects(theory: ClientTheory, claim: Claim | None, worlds: Bools) -> list[float]:
     """Return the shares of the noise below which a check would have raised an alarm.
 
-    By the noise of one round of the honest run, and by the Gaussian bound of the attack, one of two
-    that judge together.
+    By the noise of the honest run, and by the Gaussian bound of the attack, one of two that judge
+    together.
     """
-    shares, error = list[float](), significance(ALARM_CONFIDENCE)
-    measured = vantage is Vantage.PARTICIPANT and not configuration.seeded
-    if measured and configuration.noise_ratios:
-        tail = error / 2 / len(configuration.noise_ratios)
-        shares.append(detectable.by_energy(configuration.noise_coordinates, tail))
-    normal = guarantee is not None and _not_normal(configuration, guarantee) is None
-    if normal and guarantee is not None and claim is not None and claim.epsilon > 0:
+    shares, mu = list(theory.seen.facts.detects), theory.mu
+    if theory.normal and mu and math.isfinite(mu) and claim is not None and claim.epsilon > 0:
         limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
-        with_update = int(worlds.sum())
-        counts = with_update, worlds.size - with_update
-        shares.append(detectable.by_separation(guarantee.mu, limit, *counts, error / 2))
+        counts = int(worlds.sum()), int((~worlds).sum())
+        tail = significance(ALARM_CONFIDENCE) / 2
+        shares.append(detectable.by_separation(mu, limit, *counts, tail))
     return shares
 
 

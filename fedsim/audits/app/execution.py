@@ -14,7 +14,6 @@ import copy
 import io
 import logging
 import sys
-from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Context, Message, RecordDict
-from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
@@ -32,26 +30,26 @@ from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.configuration import (
+from fedsim.audits.app.facts import (
+    AppFacts,
     AppRound,
     AppStatement,
-    Configuration,
     HonestRun,
     Script,
-    configuration_of,
     direction,
     floating,
+    largest_share,
     model_of,
     scripted,
 )
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
 from fedsim.audits.app.records import ClientSteps, ClientWatch
-from fedsim.audits.app.strategies import names
+from fedsim.audits.app.strategies import names, weighting_key, wrapper_of
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.recorded.noise_level import HIDDEN
+from fedsim.audits.recorded.audit import OWN_NOISE
 from fedsim.audits.recorded.releases import Asked, Notes
-from fedsim.audits.recorded.server_rounds import MOVED, ServerRounds
+from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
@@ -90,8 +88,8 @@ class AuditedApp:
         return self._app.name
 
     def honest(self, seed: int) -> HonestRun:
-        configuration = self._played(seed, None).configuration()
-        return HonestRun(configuration, self._steps.runs())
+        facts = self._played(seed, None).facts()
+        return HonestRun(facts, self._steps.runs())
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         return self._played(seed, script).scored(script)
@@ -214,7 +212,6 @@ class _Run:
         self.script, self._app = script, app
         self.statements: list[AppStatement] = []
         self.seeded = False
-        self.local: LocalDpMod | None = None
         self._answered, self._failed = False, ""  # `_failed`: first failure of a client
         self._recorders: list[tuple[Strategy, ServerRecorder]] = []
         self._strategies: list[Strategy] = []  # of each round
@@ -225,7 +222,7 @@ class _Run:
         self._server = ServerRounds(self._notes)
         self._mechanisms: list[Mapping[str, Any]] = []  # of each round
         self._participants: list[int] = []
-        self._weights: dict[int, float] = {}
+        self._weights: dict[int, float] = {}  # as each client stated it last
 
     def answered(self, message: Message, partition: int, reply: Message) -> None:
         self._answered = True
@@ -250,7 +247,7 @@ class _Run:
             return
         sink = _Watch(partial(self._observe, strategy), "", resume=False)
         nodes = None if self.script is None else {FIRST_NODE + self.script.target}
-        recorder = ServerRecorder(strategy, sink, {}, nodes)
+        recorder = ServerRecorder(strategy, sink, nodes)
         recorder.attach()
         self._recorders.append((strategy, recorder))
 
@@ -306,51 +303,66 @@ class _Run:
             raise AppFailedError(self._failed)
         if not self._rounds:
             raise InputError(UNTRAINED)
-        if (
-            len(different := dict.fromkeys(" > ".join(names(each)) for each in self._strategies))
-            > 1
-        ):
+        different = dict.fromkeys(map(names, self._strategies))
+        if len(different) > 1:
             raise InputError(SEVERAL.format(", then ".join(different)))
 
     def scored(self, script: Script) -> tuple[AppRound, ...]:
         self._moved(-1, self._released, script)
         return tuple(self._rounds)
 
-    def configuration(self) -> Configuration:
-        mods = (*self._app.mods, self.local) if self.local is not None else self._app.mods
-        strategy, rounds = self._strategies[-1], len(self._rounds)
-        configuration = configuration_of(strategy, mods, rounds, self._mechanisms)
-        # The checks are those of a recorded server.
-        mechanism = dict(ChainMap(*reversed(self._mechanisms)))
-        findings = self._notes.findings()
-        measured = self._server.measured(Asked(mechanism, ASSUMED, ALARM_CONFIDENCE, findings))
-        hidden = measured.release is not None and measured.release.noise == "hidden"
-        moved = any(each.rule == "moved-model" for each in findings)
-        return replace(
-            configuration,
-            participants=tuple(self._participants),
-            weights=self._weights,
-            noise_ratios=self._server.shares(mechanism),
-            client_norm_kept=any(each.rule == "client-clipping" for each in findings),
+    def facts(self) -> AppFacts:
+        """Return what an honest run shows; the findings are those of a recorded server."""
+        said, findings = self._mechanisms[-1], self._notes.findings()
+        measured = self._server.measured(Asked(said, ASSUMED, ALARM_CONFIDENCE, findings))
+        release, own = measured.release, said.get("own_noise")
+        claimed = release is not None and all(release.claimed_std)
+        multipliers = () if measured.unmeasured else self._multipliers()
+        return AppFacts(
+            rounds=len(self._rounds),
+            strategies=names(self._strategies[-1]),
+            mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in self._app.mods),
+            multipliers=multipliers,
+            clipping_norm=float(self._mechanisms[0].get("clipping_norm", 0.0)),
+            client_clips=said.get("clipping") == "client",
+            weighted_by="" if self._alike else weighting_key(self._strategies[-1]),
             seeded=self.seeded,
+            normal=bool(multipliers) and not own,
+            bare=release is not None and release.noise == "none" and not claimed,
             statements=tuple(self.statements),
-            noise_coordinates=self._sent.size,
-            checks=tuple(
+            findings=tuple(
                 each
                 for each in findings
                 if each.breaks or (each.rule and each.severity == "caution")
             ),
-            unsure=HIDDEN if hidden else MOVED * moved,
+            unknown=measured.unmeasured,
+            doubts=(*measured.doubts, *([OWN_NOISE.format(own)] if own else [])),
+            detects=tuple(measured.views[-1].detects or ()),
+        )
+
+    @property
+    def _alike(self) -> bool:
+        """Whether every client weighs alike: it sends the constant 1, or the server enforces it."""
+        enforced = getattr(wrapper_of(self._strategies[-1]), "accountant", None) is not None
+        return enforced or set(self._weights.values()) <= {1.0}
+
+    def _multipliers(self) -> tuple[float, ...]:
+        """Return the noise of each round over one client's largest change; () if rounds differ."""
+        names = "noise_multiplier", "num_sampled_clients"
+        pairs = {tuple(float(each.get(name, 0)) for name in names) for each in self._mechanisms}
+        multiplier, clients = pairs.pop()
+        if pairs or not clients:
+            return ()
+        weights = [*self._weights.values()]
+        return tuple(
+            multiplier / clients / (1 / replies if self._alike else largest_share(weights, replies))
+            for replies in self._participants
         )
 
 
 @contextlib.contextmanager
 def _hooks(recorder: _Run, grid: _AuditGrid) -> Iterator[None]:
-    call, answer = LocalDpMod.__call__, RdpAccountant.get_privacy_spent
-
-    def local(self: LocalDpMod, *arguments: Any) -> Message:
-        recorder.local = self
-        return call(self, *arguments)
+    answer = RdpAccountant.get_privacy_spent
 
     def spent(self: RdpAccountant, delta: float | None = None) -> Any:
         result = answer(self, delta)
@@ -368,7 +380,6 @@ def _hooks(recorder: _Run, grid: _AuditGrid) -> Iterator[None]:
     with ExitStack() as stack:
         for kind in _starters(Strategy):  # type: ignore[type-abstract]
             stack.enter_context(patched(kind, "start", _observed_start(kind, recorder)))
-        stack.enter_context(patched(LocalDpMod, "__call__", local))
         stack.enter_context(patched(RdpAccountant, "get_privacy_spent", spent))
         for name in ("seed", "set_state"):
             stack.enter_context(patched(np.random, name, noted(getattr(np.random, name))))

@@ -15,7 +15,7 @@ from flwr.app import Message
 
 from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
-from fedsim.audits.app.configuration import ClientRun, model_of
+from fedsim.audits.app.facts import ClientRun, model_of
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.loop import findings as of_loop
 from fedsim.audits.loop import observation as theory

@@ -1,8 +1,6 @@
 """Flower's strategies as an audit and a recorder read them: what a server averages and adds."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from flwr.serverapp.strategy import (
@@ -14,51 +12,16 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from fedsim.federation.transcripts.records import Scalar
+
 CLIENT_SIDE = (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyClientSideAdaptiveClipping,
 )
-ADAPTIVE = (
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyClientSideAdaptiveClipping,
-)
-CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
+FIXED = (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyClientSideFixedClipping)
+WRAPPERS = (*FIXED, DifferentialPrivacyServerSideAdaptiveClipping, *CLIENT_SIDE)
 OUTSIDE = ("add_gaussian_noise_inplace", "compute_stdv")
 """Flower's functions that make the noise, as its strategies call them."""
-
-
-@dataclass(frozen=True)
-class CentralNoise:
-    """Noise that the server adds to an average of clipped updates.
-
-    Attributes:
-        noise_multiplier: z; the noise has the standard deviation z C / sampled_clients. The least
-            of all rounds.
-        clipping_norms: C of every round.
-        sampled_clients: divisor of the strategy, however many clients replied. The largest of all
-            rounds.
-        adaptive: whether C follows a count of clipped updates, which no accountant here covers.
-        plain_mean: whether the noise is added to Flower's plain average of the replies.
-        weighted_by: the metric, sent by clients, that weights the average.
-        own_noise: whether code that is not Flower's makes the noise.
-        varies: whether the multiplier or the divisor differs between rounds.
-    """
-
-    strategy: str
-    noise_multiplier: float
-    clipping_norms: tuple[float, ...]
-    sampled_clients: int
-    client_clips: bool = False
-    adaptive: bool = False
-    plain_mean: bool = True
-    weighted_by: str = "num-examples"
-    equal_weights_enforced: bool = False
-    own_noise: bool = False
-    varies: bool = False
-
-    @property
-    def adds_noise(self) -> bool:
-        return self.noise_multiplier > 0 or self.varies
 
 
 def chain(strategy: Strategy) -> list[Strategy]:
@@ -71,62 +34,58 @@ def chain(strategy: Strategy) -> list[Strategy]:
     return strategies
 
 
-def names(strategy: Strategy) -> tuple[str, ...]:
-    return tuple(type(each).__name__ for each in chain(strategy))
-
-
-def central_wrapper(strategy: Strategy) -> Any | None:
-    return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
-
-
-def own_code(strategies: Iterable[Strategy]) -> bool:
-    """Return whether a strategy aggregates by code that is not Flower's."""
-    return not all(of_flower(type(each).aggregate_train) for each in strategies)
-
-
-def averages(strategy: Strategy) -> bool:
-    """Return whether a strategy without an inner one releases FedAvg's weighted mean of replies."""
-    return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
+def names(strategy: Strategy) -> str:
+    return " > ".join(type(each).__name__ for each in chain(strategy))
 
 
 def weighting_key(strategy: Strategy) -> str:
     return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
 
 
-def of_flower(code: Any) -> bool:
-    return str(code.__module__).startswith("flwr.")
+def wrapper_of(strategy: Strategy) -> Any | None:
+    return next((each for each in chain(strategy) if isinstance(each, WRAPPERS)), None)
 
 
-def central_noise(
-    strategy: Strategy, mechanisms: Sequence[Mapping[str, Any]] = ()
-) -> CentralNoise | None:
-    """Return the noise of Flower's wrapper; None where the app's code may release without it.
+def averages(strategy: Strategy) -> bool:
+    """Return whether Flower's own code releases the plain mean, with noise of a fixed norm."""
+    strategies = chain(strategy)
+    wrapper = wrapper_of(strategy)
+    mean = type(strategies[-1]).aggregate_train is FedAvg.aggregate_train
+    fixed = wrapper is None or isinstance(wrapper, FIXED)
+    return mean and fixed and all(_of_flower(type(each).aggregate_train) for each in strategies)
 
-    mechanisms: of the recorded rounds, whose least noise counts; none before the app runs.
-    """
-    wrapper = central_wrapper(strategy)
-    if wrapper is None or own_code(chain(strategy)[: chain(strategy).index(wrapper) + 1]):
-        return None
-    method = wrapper._add_noise_to_aggregated_arrays
-    inner = [getattr(method, "__globals__", {}).get(name) for name in OUTSIDE]
-    now = {
-        "noise_multiplier": float(wrapper.noise_multiplier),
-        "num_sampled_clients": int(wrapper.num_sampled_clients),
-        "clipping_norm": float(wrapper.clipping_norm),
+
+def mechanism(strategy: Strategy) -> dict[str, Scalar]:
+    """Return what a strategy's attributes say now, by the names of a transcript's mechanism."""
+    strategies, wrapper = chain(strategy), wrapper_of(strategy)
+    said: dict[str, Scalar] = {
+        "strategy": names(strategy),
+        "aggregation": "mean" if averages(strategy) else "other",
     }
-    multipliers, clients, clipping = (
-        tuple(each.get(name, math.nan) for each in mechanisms or [now]) for name in now
-    )
-    return CentralNoise(
-        strategy=type(wrapper).__name__,
-        noise_multiplier=min(multipliers),
-        clipping_norms=clipping,
-        sampled_clients=max(clients),
-        client_clips=isinstance(wrapper, CLIENT_SIDE),
-        adaptive=isinstance(wrapper, ADAPTIVE),
-        plain_mean=averages(wrapper.strategy),
-        weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
-        equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
-        own_noise=not all(map(of_flower, [method, *(each for each in inner if each)])),
-        varies=len({z / n for z, n in zip(multipliers, clients, strict=True)}) > 1,
-    )
+    if key := weighting_key(strategy):
+        said["weighted_by"] = key
+    if wrapper is None or not all(
+        _of_flower(type(each).aggregate_train)
+        for each in strategies[: strategies.index(wrapper) + 1]
+    ):
+        return said
+    if own := _own_noise(wrapper):
+        said["own_noise"] = own
+    return said | {
+        "clipping": "client" if isinstance(wrapper, CLIENT_SIDE) else "server",
+        "noise_multiplier": float(wrapper.noise_multiplier),
+        "clipping_norm": float(wrapper.clipping_norm),
+        "num_sampled_clients": int(wrapper.num_sampled_clients),
+    }
+
+
+def _own_noise(wrapper: Any) -> str:
+    """Return the name of code that makes the noise and is not Flower's; "" if there is none."""
+    method = wrapper._add_noise_to_aggregated_arrays
+    inside = [getattr(method, "__globals__", {}).get(name) for name in OUTSIDE]
+    makers: Sequence[Any] = [method, *(each for each in inside if each)]
+    return next((str(each.__qualname__) for each in makers if not _of_flower(each)), "")
+
+
+def _of_flower(code: Any) -> bool:
+    return str(code.__module__).startswith("flwr.")

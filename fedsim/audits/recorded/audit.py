@@ -2,7 +2,7 @@
 
 `Auditor` reads rounds one by one, keeps a few numbers of each, and can report at any time. It reads
 a file and a running federation in the same way. The modules of the vantage points document what
-they measure: `server_rounds`, `participant_rounds` and `loop_steps`.
+they measure: `server_rounds` and `loop_steps`.
 
 In a federation the unit of privacy is a client's whole update of a round. In a neighbouring run the
 mean has no change in place of this update, with the same weights and number of clients.
@@ -18,11 +18,9 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.recorded.loop_steps import LoopSteps
-from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.releases import (
     NUMBERS,
     Asked,
-    CanaryReport,
     MeasuredRounds,
     Notes,
     ReleaseReport,
@@ -57,8 +55,8 @@ UNCERTAIN = (
     "the audit would compare configured noise with it"
 )
 OWN_NOISE = (
-    "the noise comes from the loop's own {}. A transcript measures its size, but not whether it is "
-    "fresh and its seed secret; let Opacus draw it"
+    "the training's own code, {}, makes the noise. An audit measures its size, but not whether it "
+    "is fresh, its seed secret and its kind Gaussian; let Flower or Opacus draw it"
 )
 UNSEEN = (
     "a transcript has each step's sum, and does not show how far one record moves it. A loop that "
@@ -94,7 +92,6 @@ class RecordedDetails:
     mechanism: Mapping[str, Any]
     """The mechanism as recorded; the last round that names a value counts."""
     release: ReleaseReport | None
-    canary: CanaryReport | None
     transcript: Ending | None = None
     """How the transcript's file ends; None while the recorded run goes on."""
 
@@ -115,13 +112,8 @@ class Auditor:
         self._last_round = -1
         self._mechanism: dict[str, Any] = {}
         self._notes = Notes()
-        self._vantage: ServerRounds | ParticipantRounds | LoopSteps
-        if facts.vantage == "server":
-            self._vantage = ServerRounds(self._notes)
-        elif facts.vantage == LOOP:
-            self._vantage = LoopSteps(self._notes)
-        else:
-            self._vantage = ParticipantRounds(self._notes)
+        of_a_loop = facts.vantage == LOOP
+        self._vantage = LoopSteps(self._notes) if of_a_loop else ServerRounds(self._notes)
 
     def observe(self, observed: ObservedRound) -> None:
         self._mechanism |= {
@@ -176,7 +168,6 @@ class Auditor:
                 rounds=self.rounds,
                 mechanism=self._mechanism,
                 release=measured.release,
-                canary=measured.canary,
                 transcript=ending,
             ),
             versions=self.facts.versions,

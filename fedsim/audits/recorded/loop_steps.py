@@ -105,7 +105,7 @@ class LoopSteps:
         compared = self._releases[:MOST_COMPARED]
         if not any(release.noiseless for release in self._releases):
             stds = [spread.point for spread in level.stds()[:MOST_COMPARED]]
-            findings += noise_level.shape_findings(compared, stds, declared=False)
+            findings += noise_level.shape_findings(compared, stds)
             findings += _repeated(level)
             if len(compared) < len(self._releases):
                 findings.append(Finding(COMPARED, severity="note"))
@@ -122,7 +122,7 @@ class LoopSteps:
         claims = Claims(norm, std)
         # Noise and division round in the gradient's precision.
         rounded = layout, layout.units(mean, after), 3.0, claims
-        return self._reducer.reduced(step.place, after - mean, parts, *rounded, mean)
+        return self._reducer.reduced(step.place, after - mean, parts, *rounded)
 
     def _measured(self, level: NoiseLevel, account: "_Account", options: Asked) -> MeasuredRounds:
         checked, stated = account.checked, level.stds()

@@ -79,7 +79,6 @@ class Reducer:
         units: Floats,
         times: float,
         claims: Claims,
-        mean: Floats,
     ) -> Release:
         """Return a round.
 
@@ -87,7 +86,6 @@ class Reducer:
             noise: what is left of the release without the mean, [P].
             units: unit in the last place of each parameter, [P].
             times: number of roundings of each; partial sums count as parts of one.
-            mean: the subtracted mean, [P].
         """
 
         def rounding(part: slice) -> float:
@@ -95,7 +93,7 @@ class Reducer:
             each = units[part]
             return math.sqrt(times * float(each @ each) / 12 / max(1, each.size))
 
-        length, first = math.sqrt(mean @ mean), slice(FINGERPRINT)
+        first = slice(FINGERPRINT)
         dither = units[first] * self._generator.uniform(-0.5, 0.5, units[first].size)
         return Release(
             round=round,
@@ -111,8 +109,6 @@ class Reducer:
             },
             fingerprint=(noise[first] + dither).astype(np.float32),
             fingerprint_rounding=rounding(first),
-            mean_length=length,
-            along_mean=float(noise @ mean) / (length or 1.0),
         )
 
 
@@ -135,17 +131,9 @@ OTHER_LEVEL = (
 )
 RULE, MEND = "realised-noise", "look for code that scales, rounds or replaces the noise"
 
-SAME = 0.99
-"""Correlation above which the noise of two rounds is the same, whatever else remains."""
-
 REPEATED = (
     "the noise of round {} repeats that of round {} ({} such {}): their difference has no noise. A "
     "random seed that is set again in every round would explain this"
-)
-ALIKE = (
-    "the aggregate minus the mean is more alike in several rounds than chance explains. Noise "
-    "that is partly reused protects less than declared, but anything else that follows the mean "
-    "looks the same"
 )
 SHAPE_UNSEEN = (
     "whether the noise is Gaussian was not tested{}: it is too close to the rounding errors, "
@@ -334,27 +322,20 @@ def independent(releases: Sequence[Release]) -> bool:
     return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
 
 
-def shape_findings(
-    releases: Sequence[Release], stds: Sequence[float], *, declared: bool
-) -> list[Finding]:
+def shape_findings(releases: Sequence[Release], stds: Sequence[float]) -> list[Finding]:
     """Return what contradicts independent N(0, s^2) in every parameter and round.
 
     Args:
         releases: all rounds, each with noise.
         stds: measured noise of each: compared with the claim, too little noise everywhere would be
             an objection to every array.
-        declared: whether the user declared the noise as that of a mean of clipped updates. The rest
-            may then be alike in all rounds for other reasons. Noise is called repeated only if it
-            is almost all of the rest, and all of it is the same.
     """
     findings = []
-    repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE, SAME if declared else 0.0)
+    repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
     if repeated:
         first, second = repeated[0]
         pairs = "pair" if len(repeated) == 1 else "pairs"
         findings.append(Finding(REPEATED.format(second, first, len(repeated), pairs)))
-    elif declared and not independent(releases):
-        findings.append(Finding(ALIKE, severity="caution"))
     unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
     if unseen:
         where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"

@@ -23,10 +23,14 @@ NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "
     "part of the recorded updates; fedsim audit APP runs the app and judges it"
 )
-UNBOUNDED = (
-    "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
-    "record(..., clipping_norm=...)"
+UNBOUNDED = "no clipping norm was recorded, and noise gives no guarantee without one"
+JUDGED = (
+    "{} is not what audits judge: FedAvg, alone or in Flower's server-side or client-side wrapper "
+    "with fixed clipping, where Flower's own code averages and adds the same noise in all rounds; "
+    "and clients that train with Opacus, for claims about records"
 )
+"""Why theory says nothing about an app or a recorded server."""
+
 EXCESS = 1e-3
 """Share by which an update may exceed the clipping norm: clients clip in single precision."""
 
@@ -83,17 +87,6 @@ class ReleaseReport:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CanaryReport:
-    """What a participant's canaries measure through any server."""
-
-    rounds: int
-    mu: noise_level.OpenEstimate
-    """Signal of the canary, in standard deviations of all that hides it."""
-    reason: str | None
-    """Why there is no estimate; None if there is one."""
-
-
 @dataclass(frozen=True)
 class Asked:
     """The options of a report, and its findings, to which measurements append."""
@@ -117,7 +110,6 @@ class MeasuredRounds:
 
     views: Sequence[View]
     release: ReleaseReport | None = None
-    canary: CanaryReport | None = None
     at_most: float = math.inf
     unmeasured: str = ""
     unit: str = "client"
@@ -170,13 +162,11 @@ def released(
         else None,
         detects=noise_level.detects(level),
     )
-    doubts = [] if release.independent else [noise_level.ALIKE]
     return MeasuredRounds(
         views=[view],
         release=release,
         at_most=proof.at_most,
         unmeasured=why or "",
-        doubts=doubts,
     )
 
 

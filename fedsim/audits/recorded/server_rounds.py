@@ -11,12 +11,12 @@ from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.bounds.canaries import vector
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Claims, Reducer
 from fedsim.audits.recorded.releases import (
     EXCESS,
+    JUDGED,
     Asked,
     MeasuredRounds,
     Notes,
@@ -29,16 +29,6 @@ from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
 
-NO_MEAN = (
-    "{} does not release the plain mean of the updates by Flower's own code. What it adds to the "
-    "mean is then not noise alone, and the audit measures neither noise nor beliefs. If it "
-    "releases a mean of clipped updates plus Gaussian noise, declare it: record(..., "
-    "clipping_norm=, noise_multiplier=)"
-)
-ADAPTIVE = (
-    "adaptive clipping releases a count of clipped updates, and scales the noise to the next "
-    "clipping norm; no epsilon here covers that. Use fixed clipping"
-)
 MOVED = (
     "the model that was sent is not the one that the round before released: the server changed it "
     "in between. If it took noise away, clients see less noise than was measured"
@@ -52,17 +42,6 @@ BAD_REPLY = "node {} sent numbers that are not finite, or other shapes; the roun
 UNCLIPPED = (
     "node {} sent an update longer than the clipping norm, and it was not clipped: is "
     "fixedclipping_mod missing?"
-)
-MISFIT = (
-    "the declaration does not fit: the aggregate minus the mean depends on the updates, so that "
-    "the aggregate is not a mean of updates clipped to this norm. The audit measures neither "
-    "noise nor beliefs. Declare nothing if clipping is adaptive or of single arrays, or if an "
-    "optimiser follows"
-)
-RATE = (
-    "the noise is less than declared, and the mean may be smaller by the same factor. A server "
-    "learning rate below 1, or an optimiser, looks the same and costs no privacy. The audit "
-    "measures neither noise nor beliefs. Record a run with a server learning rate of 1"
 )
 WEIGHTED = (
     "num-examples weights the mean: a client has a weight of up to {:.3g}, while the noise "
@@ -79,16 +58,14 @@ MEND_FEWER = "set num_sampled_clients to the fewest replies, and refuse rounds w
 class _Seen:
     """A round that can be audited: the model before and after it [P], and its replies.
 
-    before_noise: the model to which Flower's code added its noise, where that is no mean of the
-    replies; else None. norm: clipping norm of updates, None if no clipping is known. by_server:
-    whether the server clips them after they were recorded.
+    norm: clipping norm of updates, None if no clipping is known. by_server: whether the server
+    clips them after they were recorded.
     """
 
     observed: ObservedRound
     layout: Layout
     before: Floats
     after: Floats
-    before_noise: Floats | None
     norm: float | None
     by_server: bool
 
@@ -107,7 +84,6 @@ class ServerRounds:
         self._reducer = Reducer()
         self._last: ObservedRound | None = None
         self._clients = 1.0
-        self._unnoised = 0  # rounds whose model before noise was recorded
 
     def observe(self, observed: ObservedRound) -> None:
         if self._moved(observed):
@@ -121,7 +97,6 @@ class ServerRounds:
         self._weighting, weighted = weights(observed)
         mean = self._mean(view, weighted)
         if mean is not None:
-            self._unnoised += view.before_noise is not None
             self._releases.append(self._reduced(view, weighted, mean))
 
     def measured(self, options: Asked) -> MeasuredRounds:
@@ -133,14 +108,11 @@ class ServerRounds:
         level = noise_level.measured(releases, options.confidence)
         if why := _no_mean(releases, options.mechanism):
             findings.append(Finding(why, severity="caution"))
-            if self._unnoised == len(releases):
-                findings += noise_level.findings_of(level)
             return _unmeasured(why, moved)
-        declared = options.mechanism.get("aggregation") == "declared"
         findings += noise_level.findings_of(level)
         if not any(release.noiseless for release in releases):
             stds = [spread.point for spread in level.stds()]
-            findings += noise_level.shape_findings(releases, stds, declared=declared)
+            findings += noise_level.shape_findings(releases, stds)
         found = updates_measured(level, options, self._weighting)
         claimed = all(release.claimed_std for release in releases)
         if claimed and all(release.clipping_norm for release in releases):
@@ -148,27 +120,6 @@ class ServerRounds:
         everything = Limit.of_epsilon(math.inf, 1.0, "measured")
         server = View(observer="server", limit=everything, detects=None, note=SERVER_SEES)
         return replace(found, views=[server, *found.views], doubts=[*moved, *found.doubts])
-
-    def shares(self, mechanism: Mapping[str, Any]) -> tuple[Interval, ...]:
-        """Return intervals of each round's noise over its configured noise, sure as an alarm.
-
-        They hold together. The result is () where some round's noise is not configured or measured.
-        """
-        releases = self._releases
-        known = self._unnoised == len(releases) or not _no_mean(releases, mechanism)
-        if not releases or not known or not all(release.claimed_std for release in releases):
-            return ()
-        level = noise_level.measured(releases, ALARM_CONFIDENCE)
-        if level.verdict == "less" and level.alike:
-            return (level.sure,) * len(releases)
-        shares = noise_level.of_each_round(releases, level.scales)
-        hidden = level.verdict == "hidden"
-        return tuple(
-            Interval(0.0, share.high if hidden else 0.0, share.confidence)
-            if release.noiseless
-            else share
-            for release, share in zip(releases, shares, strict=True)
-        )
 
     def _moved(self, observed: ObservedRound) -> bool:
         """Return whether the model that was sent differs from what the round before released."""
@@ -195,13 +146,10 @@ class ServerRounds:
             return None
         norm = number(observed.mechanism, "clipping_norm")
         by_server = observed.mechanism.get("clipping") == "server"
-        unnoised = None if observed.unprotected is None else layout.vector(observed.unprotected)
-        if not noise_level.believable(unnoised):
-            unnoised = None
-        return _Seen(observed, layout, before, after, unnoised, norm, by_server)
+        return _Seen(observed, layout, before, after, norm, by_server)
 
     def _mean(self, view: _Seen, weights: Mapping[int, float]) -> Floats | None:
-        """Return what the noise was added to, less the model; None if a reply is missing."""
+        """Return the mean of the updates [P]; None if a reply is missing."""
         mean = np.zeros_like(view.before)
         for node in view.observed.replies:
             update = view.update(node)
@@ -212,7 +160,7 @@ class ServerRounds:
                 text = UNCLIPPED.format(node)
                 self._notes.add("alarm", text, view.observed.round, "client-clipping")
             mean += weights[node] * update
-        return mean if view.before_noise is None else view.before_noise - view.before
+        return mean
 
     def _reduced(self, view: _Seen, weights: Mapping[int, float], mean: Floats) -> Release:
         """Return the release of a round.
@@ -231,7 +179,7 @@ class ServerRounds:
         times = len(observed.replies) / 3 + 3
         claims = Claims(view.norm, claimed_std(observed.mechanism))
         rounded = view.layout, units, times, claims
-        return self._reducer.reduced(observed.round, noise, parts, *rounded, mean)
+        return self._reducer.reduced(observed.round, noise, parts, *rounded)
 
 
 def _unmeasured(why: str, doubts: Sequence[str]) -> MeasuredRounds:
@@ -241,33 +189,21 @@ def _unmeasured(why: str, doubts: Sequence[str]) -> MeasuredRounds:
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     """Return why the rest of the aggregates may not be noise alone; "" if it is."""
-    if all(release.noiseless for release in releases):
-        return ""  # no rest: the aggregate is the mean, by whatever code
-    if mechanism.get("adaptive") is True or "AdaptiveClipping" in str(mechanism.get("strategy")):
-        return ADAPTIVE
-    aggregation = mechanism.get("aggregation")
-    if aggregation not in ("mean", "declared"):
-        named = [str(mechanism.get(name)) for name in ("strategy", "inner_strategy")]
-        return NO_MEAN.format(" > ".join(dict.fromkeys(named)))
-    if aggregation == "mean":
+    mean = mechanism.get("aggregation") == "mean" and mechanism.get("adaptive") is not True
+    # Without a rest, the aggregate is the mean, by whatever code.
+    if mean or all(release.noiseless for release in releases):
         return ""
-    # Half of an alarm's error is for the size of the rate, half for the rest after it.
-    doubt = (1 - ALARM_CONFIDENCE) / 2
-    less = noise_level.measured(releases, ALARM_CONFIDENCE).verdict == "less"
-    if less and noisy_means.scaled_fit(releases, 1 - doubt) >= doubt:
-        return RATE
-    return MISFIT if noisy_means.fit(releases) < 1 - ALARM_CONFIDENCE else ""
+    return JUDGED.format(mechanism.get("strategy", "the strategy"))
 
 
 def weights(observed: ObservedRound) -> tuple[str, dict[int, float]]:
     """Return "examples" or "uniform", and each node's weight in the mean.
 
-    Flower's code weights by numbers of examples. A declared mean is plain.
+    Flower's code weights by numbers of examples.
     """
     counts = {node: reply.num_examples for node, reply in observed.replies.items()}
     total = sum(count or 0.0 for count in counts.values())
-    declared = observed.mechanism.get("aggregation") == "declared"
-    if declared or None in counts.values() or not 0 < total < math.inf:
+    if None in counts.values() or not 0 < total < math.inf:
         return "uniform", dict.fromkeys(observed.replies, 1 / len(observed.replies))
     return "examples", {node: (count or 0.0) / total for node, count in counts.items()}
 

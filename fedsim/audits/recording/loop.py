@@ -23,7 +23,7 @@ import numpy.typing as npt
 import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.steps.step import accountant_facts
-from fedsim.audits.steps.watch import Accounted, log_failure
+from fedsim.audits.steps.watch import Accounted
 from fedsim.common.installation import installed
 from fedsim.federation.transcripts.records import (
     LOOP,
@@ -107,36 +107,16 @@ class RoundSink:
         self._send = self._writer.append
 
 
-def append(
-    path: str | Path,
-    node: Callable[[], int],
-    run: str,
-    app: str,
-    recorder: str,
-    observed: Callable[[], ObservedRound],
-) -> None:
-    """Append one round to the transcript of a client, which may be a new process each time."""
-    try:
-        mine = node()
-        place = Path(str(path).replace("{node}", str(mine)).replace(RUN, run))
-        facts = facts_of("participant", recorder, app, mine, run)
-        with Writer(place, facts) as writer:
-            writer.append(observed())
-    except Exception as error:
-        log_failure(str(path), error)
-
-
 def facts_of(
     vantage: str,
     recorder: str,
     app: str,
-    node: int | None = None,
     run: str = "",
     packages: Iterable[str] = (),
 ) -> TranscriptFacts:
     """Return the first record of a transcript, with the versions of the packages that matter."""
     versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))
-    return TranscriptFacts(vantage, recorder, app, node, run, versions)
+    return TranscriptFacts(vantage, recorder, app, None, run, versions)
 
 
 PARAMETERS = 2**16

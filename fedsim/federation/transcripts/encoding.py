@@ -1,18 +1,16 @@
 """The encoding of a round as JSON and arrays, and its decoding."""
 
-from dataclasses import asdict
 from types import NoneType
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from adversaries.errors import InputError
 from fedsim.federation.transcripts.records import (
     Arrays,
-    Canary,
     NodeReply,
     ObservedRound,
     Scalar,
@@ -53,13 +51,6 @@ class _Reply(_Text):
     metrics: Annotated[dict[str, Value], _of(bool, int, float, str, list, NoneType)]
 
 
-class _Canary(_Text):
-    coin: bool
-    seed: Annotated[int, Field(ge=0, lt=2**128)]
-    norm: float
-    idle_norm: float
-
-
 class _Round(_Text):
     """The text of a round's file; `before` is the digest of the file ahead of it."""
 
@@ -68,11 +59,9 @@ class _Round(_Text):
     round: int
     model: Places
     replies: Annotated[list[_Reply], FailFast()]
-    unprotected: Places | None
     aggregate: Places | None
     participants: Annotated[list[int] | None, _of(int)]
     mechanism: Annotated[dict[str, Scalar], _of(bool, int, float, str)]
-    canary: _Canary | None
 
 
 def packed_round(observed: ObservedRound, before: str, number: int) -> tuple[bytes, Arrays]:
@@ -110,11 +99,9 @@ def packed_round(observed: ObservedRound, before: str, number: int) -> tuple[byt
                 )
                 for node, reply in observed.replies.items()
             ],
-            unprotected=None if observed.unprotected is None else put(observed.unprotected),
             aggregate=None if observed.aggregate is None else put(observed.aggregate),
             participants=None if observed.participants is None else list(observed.participants),
             mechanism={name: _plain(value) for name, value in observed.mechanism.items()},
-            canary=None if observed.canary is None else _Canary(**asdict(observed.canary)),
         )
     except ValidationError as error:
         raise InputError(
@@ -150,11 +137,9 @@ def unpacked_round(text: bytes, arrays: Arrays, before: str, number: int) -> Obs
         round=read.round,
         model=taken(read.model),
         replies=replies,
-        unprotected=None if read.unprotected is None else taken(read.unprotected),
         aggregate=None if read.aggregate is None else taken(read.aggregate),
         participants=None if read.participants is None else tuple(read.participants),
         mechanism=read.mechanism,
-        canary=None if read.canary is None else Canary(**vars(read.canary)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The observations of one vantage point of a federation: facts, rounds, replies and canaries."""
+"""The observations of one vantage point of a federation: facts, rounds and replies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from adversaries.errors import InputError
 LOOP = "loop"
 """The vantage of a training loop, whose rounds are steps."""
 
-VANTAGES = ("server", "participant", "auditor", LOOP)
+VANTAGES = ("server", "auditor", LOOP)
 
 UNITS = ("client", "record")
 """Units of a claim's protection: a client with its whole update, or a record of its data."""
@@ -31,9 +31,9 @@ class TranscriptFacts:
     Raises InputError if the vantage does not exist.
 
     Attributes:
-        vantage: "server" sees every reply; "participant" sees global models and its own messages;
-            "auditor" is a participant that joined to audit; "loop" sees every step of DP-SGD.
-        node: partition, or else node id, of a participant or auditor; None for the server.
+        vantage: "server" sees every reply; "auditor" is a participant that joined to audit; "loop"
+            sees every step of DP-SGD.
+        node: partition, or else node id, of an auditor; None for others.
     """
 
     vantage: str
@@ -60,26 +60,15 @@ class NodeReply:
 
 
 @dataclass(frozen=True)
-class Canary:
-    """A consented canary: by a coin, a long or a short direction of a seed, added to a model."""
-
-    coin: bool
-    seed: int
-    norm: float
-    idle_norm: float
-
-
-@dataclass(frozen=True)
 class ObservedRound:
     """The observations of one round.
 
     The mechanism has these keys; a missing one is unknown:
 
     - For a strategy: "strategy", "noise_multiplier", "clipping_norm", "num_sampled_clients",
-      "weighted_by" and "clipping" ("server" or "client"). "adaptive": whether the clipping norm
-      follows a noisy count of clipped updates.
-    - "aggregation": "mean" if Flower's own code releases the plain mean; "declared" if clipping and
-      noise were declared rather than read; else "other".
+      "weighted_by" and "clipping" ("server" or "client").
+    - "aggregation": "mean" if Flower's own code releases the plain mean; else "other".
+    - "own_noise": name of code that makes the noise and is not the framework's.
     - "unit": one of `UNITS`, if it was declared.
 
     In a training loop (vantage "loop") a round is a step of DP-SGD without a model. The only reply
@@ -89,19 +78,16 @@ class ObservedRound:
     Attributes:
         model: the global model before the round, by name; empty: not seen.
         replies: by node id, before the server clipped them; empty at other vantages.
-        unprotected: the aggregate before the server's noise, where it is no mean of the replies.
-        aggregate: the global model after the round; a participant sees it in the next one.
+        aggregate: the global model after the round.
         participants: ids of the nodes that received a request to train; None: unknown.
     """
 
     round: int
     model: Arrays = field(default_factory=dict)
     replies: Mapping[int, NodeReply] = field(default_factory=dict)
-    unprotected: Arrays | None = None
     aggregate: Arrays | None = None
     participants: tuple[int, ...] | None = None
     mechanism: Mapping[str, Scalar] = field(default_factory=dict)
-    canary: Canary | None = None
 
 
 def not_of_an_auditor(observed: ObservedRound) -> InputError:

@@ -16,7 +16,6 @@ from fedsim.audits.results.conditions import APP, LIVE, LOOP, SCORES, TRANSCRIPT
 from fedsim.audits.results.rows import Row
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust import Vantage
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.kinds import course
 
@@ -43,7 +42,6 @@ UNNOISED = (
 )
 AT_STATED_NOISE = "Ask the server for the noise of every round: without it, theory sets no limit."
 STATE_NOISE = "Record the configured noise, so that the audit can compare the measured noise."
-AT_SERVER = "Record at the server as well: canaries set no limit."
 SINGLE = (
     "A single training has no advantage to measure: run many trials on data that need no "
     "protection."
@@ -65,10 +63,6 @@ PROTECTED = {
     "client": "The unit of privacy is all data of one client, a device or an organisation.",
     "record": "The unit of privacy is one record.",
 }
-ADVERSARY = {
-    Vantage.SERVER.value: "the server, which sees every message",
-    Vantage.PARTICIPANT.value: "a participant, which sees the model of every round",
-}
 
 
 def in_short(name: str) -> str:
@@ -85,10 +79,7 @@ def played(report: AuditReport[Any]) -> str:
     """Return in a few words how much was played or observed."""
     match report.details:
         case AppDetails() as found:
-            whole = (
-                f"{counted(found.configuration.rounds, 'round')}, "
-                f"{counted(found.clients, 'client')}"
-            )
+            whole = f"{counted(found.facts.rounds, 'round')}, {counted(found.clients, 'client')}"
             if found.decisions is None:
                 return whole
             return f"{counted(found.decisions.trials, 'trial')}, {whole}"
@@ -156,7 +147,7 @@ def contradictory(report: AuditReport[Any]) -> bool:
 
 
 def _recorded(found: RecordedDetails) -> Iterator[str]:
-    release, canary = found.release, found.canary
+    release = found.release
     if release is not None and release.noise == "none":
         yield UNNOISED
     elif release is not None and found.of_a_loop:
@@ -164,10 +155,7 @@ def _recorded(found: RecordedDetails) -> Iterator[str]:
         yield f"The limit {counts} the benefit of random batches."
     elif release is not None:
         yield _least_protected(release)
-    if canary is not None:
-        low, high = number(canary.mu.low), number(canary.mu.high)
-        yield f"Canaries measured a mu of {low} to {high} for one round."
-    if release is None and canary is None:
+    else:
         yield "Nothing could be measured from this vantage point."
 
 
@@ -219,8 +207,8 @@ def _heard(report: AuditReport[Any], found: LiveDetails) -> Iterator[str]:
 def to_tell(report: AuditReport[Any], row: Row) -> list[str]:
     """Return what to do where an audit cannot tell about an observer."""
     found, attack = report.details, row.attack
-    if isinstance(found, RecordedDetails) and (row.limit or attack):
-        return [STATE_NOISE if row.limit else AT_SERVER]
+    if isinstance(found, RecordedDetails) and row.limit:
+        return [STATE_NOISE]
     if not isinstance(found, LiveDetails):
         return []  # the reasons say what is missing
     steps = [AT_STATED_NOISE] if row.limit is None else []
@@ -249,8 +237,8 @@ def compared(report: AuditReport[Any]) -> str:
     match report.details:
         case AppDetails() as found if found.records is None:
             return (
-                f"A client sends its update, or {COMPARED[found.neighbouring]}; the adversary is "
-                f"{ADVERSARY[report.vantage]}."
+                f"A client sends its update, or {COMPARED[found.neighbouring]}; the adversary is a "
+                "participant, which sees the model of every round."
             )
         case LoopDetails() as found:
             replaced = found.neighbouring is Neighbouring.REPLACE

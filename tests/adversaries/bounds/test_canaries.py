@@ -6,33 +6,6 @@ import numpy as np
 import pytest
 
 from adversaries.bounds import canaries
-from adversaries.errors import InputError
-
-MODEL = {
-    "weight": np.zeros((4, 3), np.float32),
-    "steps": np.array([7]),
-    "bias": np.ones(5, np.float64),
-}
-
-
-def test_a_direction_is_a_unit_vector_and_a_function_of_its_seed():
-    one, same, other = (canaries.direction(seed, 1000) for seed in (1, 1, 2))
-    assert np.linalg.norm(one) == pytest.approx(1)
-    np.testing.assert_array_equal(one, same)
-    assert abs(one @ other) < 6 / math.sqrt(1000)
-    with pytest.raises(InputError, match="no floating-point parameters"):
-        canaries.direction(1, 0)
-
-
-def test_a_displaced_model_moved_by_that_length_in_floating_point_arrays_alone():
-    moved = canaries.displaced(MODEL, 5, 0.25)
-    assert {name: array.dtype for name, array in moved.items()} == {
-        name: array.dtype for name, array in MODEL.items()
-    }
-    np.testing.assert_array_equal(moved["steps"], MODEL["steps"])
-    assert canaries.score(MODEL, moved, 5) == pytest.approx(0.25, rel=1e-6)
-    change = canaries.vector(moved) - canaries.vector(MODEL)
-    assert np.linalg.norm(change) == pytest.approx(0.25, rel=1e-6)
 
 
 @pytest.mark.slow

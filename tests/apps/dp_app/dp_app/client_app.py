@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
+from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 
 from dp_app.variants import known
 
@@ -19,10 +19,8 @@ def privacy_mod(message: Message, context: Context, call_next: Any) -> Message:
     norm, epsilon, delta = (float(config[key]) for key in ("clipping-norm", "epsilon", "delta"))
     mods = {
         "client-fixed": fixedclipping_mod,
-        "client-adaptive": adaptiveclipping_mod,
         "accountant-and-local": LocalDpMod(norm, norm, 200.0, delta),
-        "local-dp-tight": LocalDpMod(norm, norm, epsilon, delta),
-        "local-dp-loose": LocalDpMod(norm, norm / 10, epsilon, delta),
+        "local-dp": LocalDpMod(norm, norm, epsilon, delta),
     }
     mod = mods.get(known(config["variant"]))
     return call_next(message, context) if mod is None else mod(message, context, call_next)

@@ -77,62 +77,6 @@ class SameSeed(OwnClipping):
         return super().released(updates)
 
 
-class PartlySameNoise(OwnClipping):
-    """Adds noise of the right size, most of it the same in every round."""
-
-    kept: Update | None = None
-
-    def released(self, updates: list[Update]) -> Update:
-        """Return the mean with noise of which nine tenths were seen before."""
-        std = self.noise_multiplier * self.norm / len(updates)
-
-        def noise() -> Update:
-            return {name: np.random.normal(0, std, part.shape) for name, part in self.model.items()}  # noqa: NPY002
-
-        self.kept, fresh = self.kept or noise(), noise()
-        clipped = [self.clipped(update) for update in updates]
-        return {
-            name: np.mean([each[name] for each in clipped], axis=0)
-            + np.sqrt(0.9) * self.kept[name]
-            + np.sqrt(0.1) * fresh[name]
-            for name in self.model
-        }
-
-
-class ServerRate(OwnClipping):
-    """Moves the model by a share of what was released: a learning rate, which costs no privacy."""
-
-    rate = 0.9
-
-    def step(self, released: Update) -> Update:
-        """Return the share."""
-        return {name: self.rate * part for name, part in released.items()}
-
-
-class PerLayer(OwnClipping):
-    """Clips each of L arrays to C / sqrt(L), so that the whole update is no longer than C."""
-
-    def clipped(self, update: Update) -> Update:
-        """Return an update of length C at most."""
-        norm = self.norm / np.sqrt(len(update))
-        return {
-            name: part * min(1.0, norm / max(np.linalg.norm(part), 1e-12))
-            for name, part in update.items()
-        }
-
-
-class Adaptive(OwnClipping):
-    """Moves C to the median length by a noisy count (Andrew et al., 2021), and clips to it."""
-
-    def released(self, updates: list[Update]) -> Update:
-        """Return the noisy mean; the next C follows a count with noise of its own."""
-        short = sum(_length(update) <= self.norm for update in updates)
-        noisy = short + np.random.normal(0, 4 * self.noise_multiplier)  # noqa: NPY002
-        released = super().released(updates)
-        self.norm *= float(np.exp(-0.2 * np.clip(noisy / len(updates) - 0.5, -1, 1)))
-        return released
-
-
 class AdamAfterNoise(OwnClipping):
     """Takes an Adam step by the noisy mean, which nothing private enters."""
 
@@ -155,10 +99,6 @@ OWN = {
     "own-clipping": OwnClipping,
     "own-quiet": Quiet,
     "own-same-seed": SameSeed,
-    "own-partly-same-noise": PartlySameNoise,
-    "own-server-rate": ServerRate,
-    "own-per-layer": PerLayer,
-    "own-adaptive": Adaptive,
     "own-adam": AdamAfterNoise,
 }
 """By the name of the variant."""

@@ -17,7 +17,6 @@ from flwr.serverapp import (
     ServerApp,
 )
 from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -97,10 +96,8 @@ class Uneven(DifferentialPrivacyServerSideFixedClipping):
 
 
 UNEVEN = {
-    "noise-less-at-first": ((0.1, 1), (0.1, 1), (1.0, 1)),
     "noise-none-at-first": ((0.0, 1), (1.0, 1)),
     "noise-lowered": ((0.1, 1),),
-    "clients-growing": ((1.0, 10), (1.0, 10), (1.0, 1)),
 }
 
 
@@ -180,16 +177,8 @@ def main(grid: Grid, context: Context) -> None:
     else:
         strategy = _strategy(config, variant)
         if path := str(config["transcript"]):
-            record(strategy, path, app="dp-app", **_declared(config))
+            record(strategy, path, app="dp-app")
         strategy.start(grid, arrays, num_rounds=rounds)
-
-
-def _declared(config: Any) -> dict[str, float]:
-    """Return what cannot be read off a strategy of one's own, if it is to be declared."""
-    if not config["declared"]:
-        return {}
-    names = ("clipping-norm", "noise-multiplier")
-    return {name.replace("-", "_"): float(config[name]) for name in names}
 
 
 def _strategy(config: Any, variant: str) -> Strategy:
@@ -206,14 +195,12 @@ def _strategy(config: Any, variant: str) -> Strategy:
     if variant in OWN:
         options = {"fraction_evaluate": 0.0, "min_available_nodes": clients}
         return OWN[variant](norm, z, min_train_nodes=clients, **options)
-    if variant == "none" or variant.startswith("local-dp"):
+    if variant in ("none", "local-dp"):
         return average
-    if variant in ("adaptive", "client-adaptive"):
-        wrap = {
-            "adaptive": DifferentialPrivacyServerSideAdaptiveClipping,
-            "client-adaptive": DifferentialPrivacyClientSideAdaptiveClipping,
-        }[variant]
-        return wrap(average, z, clients, initial_clipping_norm=norm, clipped_count_stddev=2 * z)
+    if variant == "adaptive":
+        return DifferentialPrivacyServerSideAdaptiveClipping(
+            average, z, clients, initial_clipping_norm=norm, clipped_count_stddev=2 * z
+        )
     if variant in ("client-fixed", "client-unclipped"):
         return DifferentialPrivacyClientSideFixedClipping(average, z, norm, clients)
     accountant = None

@@ -5,7 +5,6 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from fedsim.recording import canary_mod
 from quickstart.task import Net, evaluate, load_data, train
 
 app = ClientApp()
@@ -26,16 +25,12 @@ def _around(mod: Mod, call_next: ClientAppCallable) -> ClientAppCallable:
 def _chosen(context: Context, training: bool) -> list[Mod]:
     """Return the mods; Flower's own DP mods are for training alone."""
     config, chosen = context.run_config, []
-    path = f"{config['transcripts']}/client-{{node}}.fedt"
     norm = config["clipping-norm"]
     local_dp = LocalDpMod(norm, norm, config["local-epsilon"], config["local-delta"])
-    canary = config["canary"] and context.node_config["partition-id"] == 0
     if training and config["privacy"] == "local":
         chosen.append(local_dp)
     if training and config["privacy"] == "client":
         chosen.append(fixedclipping_mod)
-    if canary:
-        chosen.append(canary_mod(path, norm=2 * norm, seed=config["seed"], app="quickstart"))
     return chosen
 
 

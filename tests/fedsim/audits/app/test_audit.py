@@ -18,14 +18,12 @@ from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.results.rows import Limit
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.trust import Vantage
 from fedsim.reports.document import terminal
 from fedsim.reports.document.wording import percent
 from fedsim.reports.kinds import audited as words
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}
-ONE_SIGMA = {"noise-multiplier": 1.0, "num-server-rounds": 4}
 CLAIM = Claim(1.4, 1e-5, "given")
 """What two rounds at noise multiplier 4 just keep: epsilon 1.356."""
 
@@ -43,66 +41,96 @@ def _audited(variant, config, claim, trials, clients, seed, neighbouring):
         return audit(app, trials=trials, seed=seed, claim=claim, neighbouring=neighbouring)
 
 
-PAIRS = {
-    "local-noise": ("local-dp-loose", "local-dp-tight", FOUR_SIGMA, None),
-    "weighted-average": ("weighted", "uniform", FOUR_SIGMA, CLAIM),
-    "rebuilt-accountant": ("accountant-rebuilt", "accountant-kept", ONE_SIGMA, None),
-    "realised-noise": ("noise-too-small", "uniform", FOUR_SIGMA, CLAIM),
-    "sampled-clients": ("too-many-clients", "uniform", FOUR_SIGMA, CLAIM),
-    "client-clipping": ("client-unclipped", "client-fixed", FOUR_SIGMA, CLAIM),
-    "seeded-noise": ("seeded", "uniform", FOUR_SIGMA, CLAIM),
+MISTAKES = {
+    "weighted-average": ("weighted", FOUR_SIGMA, CLAIM),
+    "realised-noise": ("noise-too-small", FOUR_SIGMA, CLAIM),
+    "sampled-clients": ("too-many-clients", FOUR_SIGMA, CLAIM),
+    "client-clipping": ("client-unclipped", FOUR_SIGMA, CLAIM),
+    "seeded-noise": ("seeded", FOUR_SIGMA, CLAIM),
+    "no-noise": ("none", FOUR_SIGMA, replace(CLAIM, unit="client")),
 }
-"""A mistake and its corrected twin, by the rule that names the mistake."""
+"""Apps by the rule that names their mistake."""
 
 QUICK = ("realised-noise", "client-clipping")  # of a server and of a client; the others are slow
 
 
 @pytest.mark.parametrize(
     "rule",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAIRS],
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MISTAKES],
 )
 def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(rule):
-    variant, _, config, claim = PAIRS[rule]
+    variant, config, claim = MISTAKES[rule]
     # Where the noise is not Flower's, counting alone convicts, and takes more trials.
     trials = 200 if rule == "realised-noise" else 120
     outcome = audited(variant, config, claim, trials)
     assert outcome.verdict is Verdict.CONVICTED
     assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
-    assert outcome.claim is not None
-    assert outcome.epsilon is not None
-    assert outcome.claim.epsilon < outcome.row.attack.proven <= outcome.epsilon
+    assert outcome.claim.epsilon < outcome.row.attack.proven <= (outcome.epsilon or math.inf)
     assert not words.audit_words.contradictory(outcome)
 
 
-@pytest.mark.parametrize("rule", PAIRS)
-def test_the_corrected_twin_is_supported(rule):
-    _, twin, config, claim = PAIRS[rule]
-    outcome = audited(twin, config, claim)
-    assert outcome.verdict is Verdict.SUPPORTED
-    assert [finding for finding in outcome.findings if finding.breaks] == []
-    assert outcome.claim is not None
-    assert outcome.epsilon is not None
-    assert outcome.row.attack.epsilon_at_least <= outcome.epsilon <= outcome.claim.epsilon
+SUPPORTED, NOT_JUDGED, SUSPECT = Verdict.SUPPORTED, Verdict.NOT_JUDGED, Verdict.SUSPECT
+TRUE, LOOSE = 1.4, 40.0
+"""Claims above the epsilon of two rounds as configured, and above nearly all."""
+
+VERDICTS = {
+    ("uniform", TRUE): SUPPORTED,
+    ("client-fixed", TRUE): SUPPORTED,
+    ("accountant-kept", TRUE): SUPPORTED,
+    ("accountant-rebuilt", TRUE): SUPPORTED,  # what its accountant says is not the claim
+    ("accountant-and-local", TRUE): SUPPORTED,
+    ("own-start", TRUE): SUPPORTED,
+    ("weighted", LOOSE): SUPPORTED,  # its epsilon counts the largest weight
+    ("too-many-clients", LOOSE): SUPPORTED,
+    ("uniform", 1.3): SUSPECT,
+    ("accountant-kept", 1.3): SUSPECT,
+    ("noise-but-first", LOOSE): SUSPECT,
+    ("noise-repeated", LOOSE): SUSPECT,
+    ("noise-too-small", LOOSE): SUSPECT,
+    ("own-start-quiet", LOOSE): SUSPECT,
+    ("client-unclipped", LOOSE): Verdict.CONVICTED,  # its update moves the model a thousandfold
+    ("seeded", LOOSE): SUSPECT,
+    ("noise-renamed", TRUE): NOT_JUDGED,
+    ("sent-moved", LOOSE): NOT_JUDGED,
+    ("sent-without-noise", LOOSE): NOT_JUDGED,
+    ("noise-none-at-first", LOOSE): SUSPECT,
+    ("noise-lowered", LOOSE): SUPPORTED,  # as configured in all rounds
+    ("adaptive", LOOSE): NOT_JUDGED,
+    ("server-adam", LOOSE): NOT_JUDGED,
+    ("local-dp", LOOSE): NOT_JUDGED,
+    ("own-clipping", LOOSE): NOT_JUDGED,
+    ("own-adam", LOOSE): NOT_JUDGED,
+}
+"""Verdicts of apps on claims that few trials cannot refute."""
+
+
+@pytest.mark.parametrize(("variant", "epsilon"), VERDICTS)
+def test_theory_and_the_honest_run_judge_what_the_attack_cannot(variant, epsilon):
+    outcome = audited(variant, FOUR_SIGMA, Claim(epsilon, 1e-5, "given", unit="client"), trials=20)
+    expected = VERDICTS[variant, epsilon]
+    assert outcome.verdict is expected
+    alarms = [each.rule for each in outcome.findings if each.breaks]
+    assert expected is not NOT_JUDGED or alarms == []
+    if expected is SUPPORTED:
+        assert outcome.row.attack.epsilon_at_least <= outcome.epsilon <= epsilon
+    elif expected is NOT_JUDGED and outcome.epsilon is None:
+        assert "what audits judge: FedAvg" in outcome.reasons[0] or variant == "local-dp"
+    if variant.startswith("sent-"):
+        assert "the server changed it in between" in outcome.reasons[0]
+    if variant == "noise-renamed":
+        assert "the training's own code" in outcome.reasons[0]
 
 
 def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed():
-    watched, attacked, own = (
-        audited("uniform", FOUR_SIGMA),
-        audited("local-dp-tight", FOUR_SIGMA, None),
-        audited("own-clipping", FOUR_SIGMA),
-    )
-    # Noise on 650 numbers is measured; of a client's own noise the attack's trials alone tell.
-    assert 0.8 < watched.row.detects < 0.9
-    assert 0 < attacked.row.detects < 0.3
+    watched, own = audited("uniform", FOUR_SIGMA), audited("own-clipping", FOUR_SIGMA)
+    assert 0.8 < watched.row.detects < 0.9  # noise on 650 numbers is measured
     assert own.row.detects == 0
-    assert "more than 15.0% of the claimed noise were missing" in shown(watched)
+    assert "% of the claimed noise were missing" in shown(watched)
     assert "Even if nearly all noise were missing" in shown(own)
     # What theory or the attack holds against a claim needs no power.
     off = audited("noise-too-small", FOUR_SIGMA, CLAIM)
     assert "were missing" not in shown(off)
-    # Epsilon of noise that was measured is none of theory's.
-    limits = [each.row.limit for each in (off, watched)]
-    assert [each.source for each in limits if each] == ["measured", "theory"]
+    assert off.row.limit is None
 
 
 def shown(outcome):
@@ -111,27 +139,6 @@ def shown(outcome):
 
 
 THREE_ROUNDS = FOUR_SIGMA | {"num-server-rounds": 3}
-GENEROUS = Claim(40.0, 1e-5, "given")  # three rounds at multiplier 0.4 keep it
-
-
-@pytest.mark.parametrize(
-    ("variant", "rule", "epsilon"),
-    [
-        ("noise-but-first", "realised-noise", math.inf),
-        ("noise-repeated", "seeded-noise", math.inf),
-        ("noise-less-at-first", "varying-noise", None),
-        ("clients-growing", "varying-noise", None),
-        ("noise-none-at-first", "varying-noise", None),
-    ],
-)
-def test_noise_that_is_right_in_the_sum_or_in_some_rounds_alone_supports_no_claim(
-    variant, rule, epsilon
-):
-    # Theory would give epsilon 1.69 to three rounds of the noise that is configured.
-    outcome = audited(variant, THREE_ROUNDS, GENEROUS, trials=20)
-    assert outcome.epsilon == epsilon
-    assert outcome.verdict is Verdict.SUSPECT
-    assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
 
 
 def test_noise_that_the_app_lowers_in_every_round_is_convicted():
@@ -145,45 +152,10 @@ def test_rounds_of_several_strategies_are_refused_by_their_names():
         audited("private-at-last", FOUR_SIGMA)
 
 
-@pytest.mark.parametrize("variant", ["sent-without-noise", "sent-moved"])
-def test_a_model_that_changes_after_its_noise_was_added_supports_no_claim(variant):
-    outcome = audited(variant, THREE_ROUNDS, GENEROUS)
-    assert outcome.verdict is Verdict.NOT_JUDGED
-    assert "the server changed it in between" in outcome.reasons[0]
-    assert "moved-model" in [finding.rule for finding in outcome.findings]
-
-
 @pytest.mark.slow
 def test_an_attack_reads_the_models_that_clients_are_sent():
     sixteen = FOUR_SIGMA | {"num-server-rounds": 16}
     assert audited("sent-without-noise", sixteen, CLAIM, 200).verdict is Verdict.CONVICTED
-
-
-def test_the_rounds_that_a_strategy_runs_itself_are_read():
-    assert audited("own-start", FOUR_SIGMA).verdict is Verdict.SUPPORTED
-    quiet = audited("own-start-quiet", FOUR_SIGMA, trials=20)
-    assert quiet.verdict is Verdict.SUSPECT
-    assert "realised-noise" in [finding.rule for finding in quiet.findings if finding.breaks]
-
-
-def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it():
-    outcome = audited("noise-renamed", FOUR_SIGMA, CLAIM, trials=20)
-    assert outcome.epsilon == pytest.approx(1.356, abs=1e-3)
-    assert outcome.verdict is Verdict.NOT_JUDGED
-    assert "the app's own code makes the noise" in outcome.reasons[0]
-    assert [finding for finding in outcome.findings if finding.breaks] == []
-
-
-HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", HONEST_OWN)
-def test_an_honest_strategy_of_ones_own_is_not_accused(variant):
-    outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, "given"), trials=60)
-    assert outcome.verdict is Verdict.NOT_JUDGED
-    assert "theory does not know" in outcome.reasons[0]
-    assert [finding for finding in outcome.findings if finding.breaks] == []
 
 
 @pytest.mark.slow
@@ -212,7 +184,7 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
 def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted():
     outcome = audited("uniform", {"noise-multiplier": 0.8, "num-server-rounds": 2}, trials=80)
     assert outcome.verdict is Verdict.CONVICTED
-    assert [finding.rule for finding in outcome.findings] == ["noise-below-claim", ""]
+    assert [finding.rule for finding in outcome.findings] == [""]
 
 
 @pytest.mark.slow
@@ -259,26 +231,12 @@ def test_an_app_without_privacy_is_infinitely_revealing():
     assert outcome.verdict is Verdict.CONVICTED
     assert outcome.epsilon == math.inf
     assert outcome.row.advantage == 1
-    assert outcome.details.decisions.lower_bounds["gaussian"].reason == "there is no noise"
-
-
-def test_what_theory_does_not_know_is_left_to_the_attack():
-    outcome = audited("server-adam", FOUR_SIGMA, Claim(50.0, 1e-5, "given"), trials=20)
-    assert outcome.verdict is Verdict.NOT_JUDGED
-    assert outcome.epsilon is None
-
-
-@pytest.mark.parametrize("variant", ["adaptive", "client-adaptive"])
-def test_adaptive_clipping_is_named_and_not_supported(variant):
-    outcome = audited(variant, FOUR_SIGMA, trials=20)
-    assert outcome.epsilon is None
-    assert "adaptive-clipping" in [finding.rule for finding in outcome.findings]
-    assert outcome.verdict is not Verdict.SUPPORTED
+    assert outcome.details.decisions.lower_bounds["gaussian"].reason is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbouring", list(Neighbouring))
-@pytest.mark.parametrize("variant", ["uniform", "client-fixed", "local-dp-tight", "weighted"])
+@pytest.mark.parametrize("variant", ["uniform", "client-fixed", "weighted"])
 def test_the_measured_advantage_is_the_predicted_one(variant, neighbouring):
     config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
     outcome = audited(variant, config, CLAIM, trials=100, clients=2, neighbouring=neighbouring)
@@ -287,22 +245,6 @@ def test_the_measured_advantage_is_the_predicted_one(variant, neighbouring):
     # Four standard errors: no test among eight is to fail by chance.
     slack = (high - low) / 2
     assert low - slack <= outcome.row.predicted.advantage <= high + slack
-
-
-def test_local_noise_is_judged_towards_the_server():
-    outcome = audited("local-dp-tight", FOUR_SIGMA, None, trials=20)
-    assert (outcome.vantage, outcome.verdict) == (Vantage.SERVER.value, Verdict.SUPPORTED)
-
-
-def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add():
-    outcome = audited(
-        "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
-    )
-    assert outcome.vantage == Vantage.PARTICIPANT.value
-    assert outcome.verdict is Verdict.SUPPORTED
-    # The clients' epsilon of 200 says little, and is judged by theory beside the verdict.
-    assert "local-noise" in [finding.rule for finding in outcome.findings]
-    assert outcome.details.decisions.lower_bounds["gaussian"].reason is not None
 
 
 def test_an_audit_can_be_repeated():

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
 from fedsim.audits.app.execution import opened
+from fedsim.audits.app.facts import Script
 from fedsim.audits.child_process.channel import AppFailedError
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
@@ -32,39 +32,37 @@ def write_app(directory, components, **modules):
 
 def test_the_app_and_every_hook_are_gone_afterwards():
     watched = [(ClientApp, "train"), (ClientApp, "__init__"), (Strategy, "start")]
-    watched += [(LocalDpMod, "__call__"), (np.random, "seed")]
+    watched += [(np.random, "seed")]
     before = [getattr(client, name) for client, name in watched]
     path = list(sys.path)
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
         assert "dp_app.server_app" in sys.modules
-        assert app.honest(0).configuration.noise_coordinates == 650
+        assert app.honest(0).facts.strategies.endswith(" > FedAvg")
     assert [getattr(client, name) for client, name in watched] == before
     assert sys.path == path
     assert not [name for name in sys.modules if name.startswith("dp_app")]
 
 
 def test_an_execution_follows_its_seed_and_not_what_was_drawn_before():
-    def noise(seed):
+    def moved(seed):
         random.random()
         np.random.normal()  # noqa: NPY002
-        (share,) = app.honest(seed).configuration.noise_ratios
-        return share
+        script = Script(0, 1.0, None, "one", 1e-3, 0)
+        return app.scripted(seed, script)[0].model_shift
 
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
-        assert noise(1) == noise(1) != noise(2)
+        app.honest(0)
+        assert moved(1) == moved(1) != moved(2)
 
 
 def test_an_honest_run_shows_weights_norms_and_noise():
     config = {"variant": "weighted", "clients": 3, "num-server-rounds": 2, "noise-multiplier": 3.0}
     with opened(APP, 3, config) as app:
-        configuration = app.honest(0).configuration
-    central = configuration.central
-    assert central is not None and configuration.rounds == 2
-    # Shares of the 1797 digits in the ratio 1 : 2 : 3.
-    assert configuration.weights == {0: 299.0, 1: 599.0, 2: 899.0}
-    assert central.clipping_norms == (1.0, 1.0)
-    assert (central.noise_multiplier, central.sampled_clients, central.varies) == (3.0, 3, False)
-    assert all(0.85 < each.low < 1 < each.high < 1.2 for each in configuration.noise_ratios)
+        facts = app.honest(0).facts
+    assert (facts.rounds, facts.clipping_norm, facts.weighted_by) == (2, 1.0, "num-examples")
+    # The noise is for a third of the average, of which one client may be all.
+    assert facts.multipliers == pytest.approx((1.0, 1.0), rel=1e-5)
+    assert facts.normal and not facts.bare and 0.8 < facts.detects[0] < 1
 
 
 def test_a_directory_without_an_app_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app import execution
-from fedsim.audits.app.configuration import App
+from fedsim.audits.app.facts import App
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, started
 

@@ -9,8 +9,8 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app.audit import audit, audit_directory
-from fedsim.audits.app.configuration import Script
 from fedsim.audits.app.execution import opened
+from fedsim.audits.app.facts import Script
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Verdict
 

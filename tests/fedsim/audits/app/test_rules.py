@@ -1,10 +1,9 @@
-"""Every rule objects to its mistake and to nothing else, on Flower's own objects."""
+"""Rules and theory of an app's facts, against numbers worked out by hand; Flower's own objects."""
 
+import math
 from dataclasses import replace
 
 import pytest
-from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
-from flwr.serverapp import NeighboringRelation, PrivacyConfig, RdpAccountant, SamplingMethod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideAdaptiveClipping,
@@ -13,141 +12,135 @@ from flwr.serverapp.strategy import (
     FedAvg,
 )
 
-from adversaries.statistics.intervals import Interval
-from fedsim.audits.app.configuration import AppStatement, configuration_of
-from fedsim.audits.app.theory import RULES, findings
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.audits.app.audit import ClientTheory
+from fedsim.audits.app.facts import AppFacts, AppStatement, largest_share
+from fedsim.audits.app.game import Observed
+from fedsim.audits.app.rules import RULES, findings
+from fedsim.audits.app.strategies import averages, mechanism
 from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.privacy.mechanism import Neighbouring
 
-HONEST = {
-    "participants": (5, 5),
-    "weights": dict.fromkeys(range(5), 1.0),
-    "noise_ratios": (Interval(0.97, 1.02, 0.999),) * 2,
-}
+FACTS = AppFacts(
+    rounds=2,
+    strategies="DP > FedAvg",
+    mods=(),
+    multipliers=(4.0, 4.0),
+    clipping_norm=1.0,
+    client_clips=False,
+    weighted_by="",
+    seeded=False,
+    normal=True,
+    bare=False,
+    statements=(),
+    findings=(),
+    unknown="",
+    doubts=(),
+    detects=(0.9,),
+)
+BARE = {"multipliers": (), "bare": True, "normal": False}
+CLAIM = Claim(1.4, 1e-5, "given", unit="client")
 
 
-def fixed(z=4.0, clients=5, inner=None):
-    return DifferentialPrivacyServerSideFixedClipping(inner or FedAvg(), z, 1.0, clients)
+def seen(unclipped=False, added=False, **changes):
+    return Observed(replace(FACTS, **changes), [], unclipped, added)
 
 
-def observed(strategy, mods=(), **changes):
-    return replace(configuration_of(strategy, mods, 2), **(HONEST | changes))
+def rules(observed, claim=CLAIM):
+    return {each.rule: each.severity for each in findings(observed, claim)}
 
 
-def varying(strategy):
-    configuration = observed(strategy)
-    assert configuration.central is not None
-    central = replace(configuration.central, varies=True)
-    return replace(configuration, central=central)
-
-
-def broken(configuration, claim=None):
-    found = findings(configuration, Neighbouring.ADD_REMOVE, claim)
-    return [finding.rule for finding in found if finding.breaks]
-
-
-def local(norm, sensitivity, epsilon=1.0, neighbouring=Neighbouring.ADD_REMOVE):
-    mods = [LocalDpMod(norm, sensitivity, epsilon, 1e-5)]
-    return findings(configuration_of(FedAvg(), mods), neighbouring)
-
-
-def test_an_honest_configuration_is_left_alone():
-    assert findings(observed(fixed()), Neighbouring.ADD_REMOVE) == ()
+def epsilon(observed, neighbouring=Neighbouring.ADD_REMOVE):
+    return ClientTheory(observed, findings(observed, CLAIM), neighbouring).epsilon(1e-5)
 
 
 @pytest.mark.parametrize(
-    ("rule", "configuration"),
+    ("observed", "expected"),
     [
-        ("local-noise", observed(FedAvg(), (LocalDpMod(1.0, 0.1, 1.0, 1e-5),))),
-        ("local-noise", observed(FedAvg(), (LocalDpMod(1.0, 1.0, 12.0, 1e-5),))),
-        ("weighted-average", observed(fixed(), weights={0: 10.0, 1: 30.0})),
-        ("varying-noise", varying(fixed())),
-        ("rebuilt-accountant", observed(fixed(), statements=(AppStatement(9.0, 1e-5, 1),))),
-        ("inner-strategy", observed(fixed(inner=FedAdam()))),
-        (
-            "client-clipping",
-            observed(
-                DifferentialPrivacyClientSideFixedClipping(FedAvg(), 4.0, 1.0, 5),
-                client_norm_kept=True,
-            ),
-        ),
-        (
-            "adaptive-clipping",
-            observed(
-                DifferentialPrivacyServerSideAdaptiveClipping(
-                    FedAvg(), 4.0, 5, clipped_count_stddev=8.0
-                )
-            ),
-        ),
-        ("seeded-noise", observed(fixed(), seeded=True)),
+        (seen(), {}),
+        (seen(weighted_by="num-examples"), {"weighted-average": "alarm"}),
+        (seen(statements=(AppStatement(9.0, 1e-5, 1),)), {"rebuilt-accountant": "caution"}),
+        (seen(statements=(AppStatement(9.0, 1e-5, 2),)), {}),
+        (seen(client_clips=True, unclipped=True), {"client-clipping": "alarm"}),
+        (seen(unclipped=True), {}),  # the server clips
+        (seen(seeded=True), {"seeded-noise": "alarm"}),
+        (seen(seeded=True, clipping_norm=0.0, multipliers=()), {}),  # noise of its own code
+        (seen(**BARE), {"no-noise": "alarm"}),
+        (seen(**BARE, added=True), {}),  # the clients' own mods add something
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_rule_finds_its_mistake(rule, configuration):
-    assert rule in broken(configuration)
-    assert set(broken(configuration)) <= {rule, "noise-below-claim"}
+def test_a_rule_finds_its_mistake_and_nothing_else(observed, expected):
+    assert rules(observed) == expected
 
 
-@pytest.mark.parametrize(("unit", "alarms"), [("client", ["no-noise"]), ("record", [])])
-def test_updates_without_noise_break_a_claim_about_clients_alone(unit, alarms):
-    plain, claim = observed(FedAvg()), Claim(1.4, 1e-5, "given", unit=unit)
-    assert [rule for rule in broken(plain, claim) if rule == "no-noise"] == alarms
-    assert broken(plain) == []
-    rules = [finding.rule for finding in findings(plain, Neighbouring.ADD_REMOVE)]
-    assert rules == ["no-noise-after-training"]
+def test_updates_without_noise_break_a_claim_about_clients_alone():
+    for claim in (None, replace(CLAIM, unit="record")):
+        assert rules(seen(**BARE), claim) == {"no-noise-after-training": "note"}
 
 
-def test_noise_is_compared_with_the_claim():
-    kept, broken_claim = (Claim(e, 1e-5, "given") for e in (1.4, 1.3))
-    # sqrt(2)/4 standard deviations are private at epsilon 1.356, delta 1e-5.
-    assert broken(observed(fixed()), kept) == []
-    assert broken(observed(fixed()), broken_claim) == ["noise-below-claim"]
-
-
-def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it():
-    claim = Claim(1.4, 1e-5, "given")
-    tight, loose = (observed(fixed(), (LocalDpMod(1.0, s, 1.0, 1e-5),)) for s in (1.0, 0.1))
-    assert broken(tight, claim) == []
-    assert broken(loose, claim) == ["local-noise"]
-
-
-def test_checks_of_the_recorded_rounds_are_findings_but_not_beside_their_own_rule():
+def test_findings_of_the_recorded_rounds_stand_but_not_beside_their_own_rule():
     checks = tuple(Finding("why", rule=rule) for rule in ("realised-noise", "seeded-noise"))
-    found = findings(observed(fixed(), checks=checks, seeded=True), Neighbouring.ADD_REMOVE)
+    found = findings(seen(findings=checks, seeded=True), CLAIM)
     assert [each.rule for each in found] == ["seeded-noise", "realised-noise"]
     assert found[0].why != "why"
+    assert {*RULES} >= {"seeded-noise"}
 
 
-def test_every_rule_is_tested_here():
-    marks = test_a_rule_finds_its_mistake.pytestmark
-    tested = {case[0] for mark in marks for case in mark.args[1]}
-    assert tested | {"no-noise", "no-noise-after-training", "noise-below-claim"} == set(RULES)
+def test_theory_composes_the_rounds_and_knows_nothing_under_an_alarm():
+    assert epsilon(seen()) == pytest.approx(gaussian.epsilon(math.sqrt(2) / 4, 1e-5))
+    twice = epsilon(seen(), Neighbouring.REPLACE)
+    assert twice == pytest.approx(gaussian.epsilon(math.sqrt(2) / 2, 1e-5))
+    assert epsilon(seen(multipliers=(4.0, 0.0))) == math.inf
+    assert epsilon(seen(**BARE)) == math.inf
+    for unknown in (seen(seeded=True), seen(multipliers=()), seen(**BARE, added=True)):
+        assert epsilon(unknown) is None
+    # A client that outweighs all others makes up the whole average.
+    assert largest_share([10.0, 20.0, 30.0], 3) == pytest.approx(1.0)
+    assert epsilon(seen(weighted_by="num-examples")) is not None
 
 
-@pytest.mark.parametrize(
-    ("norm", "sensitivity", "epsilon"), [(1.0, 1.0, 1.0), (0.5, 0.5, 0.3), (1.0, 2.0, 1.0)]
-)
-def test_a_tied_sensitivity_is_right(norm, sensitivity, epsilon):
-    assert local(norm, sensitivity, epsilon) == ()
+def test_the_app_claims_what_its_accountant_said_last():
+    statements = (AppStatement(1.0, 1e-5, 1), AppStatement(2.0, 1e-5, 2))
+    claim = replace(FACTS, statements=statements).claim
+    assert claim is not None and (claim.epsilon, claim.unit) == (2.0, "client")
+    assert FACTS.claim is None
 
 
-def test_the_sensitivity_of_replacement_is_twice_the_norm():
-    found = local(1.0, 1.0, neighbouring=Neighbouring.REPLACE)
-    assert "local-noise" in [each.rule for each in found]
+@pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 0.1), (math.inf, 0.1), (1.0, 0.0)])
+def test_an_impossible_claim_is_refused(epsilon, delta):
+    with pytest.raises(InputError, match="claimed"):
+        Claim(epsilon, delta, "")
 
 
-def test_an_accountant_that_refuses_unequal_weights_is_enough():
-    config = PrivacyConfig(
-        1e-5, 5, NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION
-    )
-    strategy = DifferentialPrivacyServerSideFixedClipping(
-        FedAvg(), 4.0, 1.0, 5, accountant=RdpAccountant(config)
-    )
-    assert findings(observed(strategy, weights={0: 10.0, 1: 30.0}), Neighbouring.ADD_REMOVE) == ()
+class Own(FedAvg):
+    def aggregate_train(self, server_round, replies):
+        return super().aggregate_train(server_round, replies)
 
 
-def test_wrappers_are_read_through():
-    configuration = configuration_of(fixed(inner=FedAdam()), [fixedclipping_mod], 7)
-    assert configuration.strategies == ("DifferentialPrivacyServerSideFixedClipping", "FedAdam")
-    assert configuration.mods == ("fixedclipping_mod",)
-    assert configuration.rounds == 7
+class OwnNoise(DifferentialPrivacyServerSideFixedClipping):
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays):
+        return aggregated_arrays
+
+
+def test_only_flowers_own_mean_with_noise_of_a_fixed_norm_is_judged():
+    for wrap in (
+        DifferentialPrivacyServerSideFixedClipping,
+        DifferentialPrivacyClientSideFixedClipping,
+    ):
+        assert averages(wrap(FedAvg(), 1.0, 1.0, 3))
+        assert not averages(wrap(FedAdam(), 1.0, 1.0, 3))
+        assert not averages(wrap(Own(), 1.0, 1.0, 3))
+    assert averages(FedAvg())
+    assert not averages(DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.1, 3))
+    assert "noise_multiplier" not in mechanism(Own())
+    assert mechanism(OwnNoise(FedAvg(), 2.0, 1.0, 3)) == {
+        "strategy": "OwnNoise > FedAvg",
+        "aggregation": "mean",
+        "weighted_by": "num-examples",
+        "own_noise": "OwnNoise._add_noise_to_aggregated_arrays",
+        "clipping": "server",
+        "noise_multiplier": 2.0,
+        "clipping_norm": 1.0,
+        "num_sampled_clients": 3,
+    }

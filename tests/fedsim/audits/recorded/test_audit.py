@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adversaries.bounds import canaries
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -18,7 +17,6 @@ from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.releases import NUMBERS
 from fedsim.audits.steps.step import CONFIGURED
 from fedsim.federation.transcripts.records import (
-    Canary,
     NodeReply,
     ObservedRound,
     Transcript,
@@ -31,8 +29,7 @@ DELTA, CONFIDENCE = 1e-5, 0.99
 NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2
 SHAPES = {"weight": (20, 10), "bias": (30,)}
 SERVER = {
-    "strategy": "DifferentialPrivacyServerSideFixedClipping",
-    "inner_strategy": "FedAvg",
+    "strategy": "DifferentialPrivacyServerSideFixedClipping > FedAvg",
     "aggregation": "mean",
     "clipping": "server",
     "noise_multiplier": Z,
@@ -176,7 +173,7 @@ def test_more_noise_in_one_round_makes_up_for_no_other():
 
 
 def test_without_noise_epsilon_is_infinite_and_belief_certain():
-    bare = {"aggregation": "mean", "inner_strategy": "FedAvg"}
+    bare = {"aggregation": "mean"}
     for config, severity in ((bare, "note"), (SERVER, "alarm")):
         report = report_of(federation(noise=0.0, mechanism=config))
         assert report["details"]["release"]["noise"] == "none"
@@ -302,17 +299,6 @@ def test_a_model_that_is_not_finite_leaves_its_round_out():
     assert report["details"]["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"adaptive": True}, {"strategy": "DifferentialPrivacyClientSideAdaptiveClipping"}],
-)
-def test_adaptive_clipping_is_named_and_not_judged(changes):
-    report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=20.0)
-    assert report["verdict"] == "not judged"
-    assert "no epsilon here covers that" in texts(report, "caution")
-    assert report["details"]["release"] is None
-
-
 @pytest.mark.slow
 def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown():
     truth, refuted = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA), 0
@@ -324,7 +310,7 @@ def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown():
 
 
 def test_noise_without_clipping_bounds_nothing():
-    config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
+    config = {"aggregation": "mean"}
     report = report_of(federation(mechanism=config))
     assert report["details"]["release"]["noise"] == "unclaimed"
     clients = report["details"]["release"]["clients"]
@@ -402,7 +388,7 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad):
     [
         {"noise_multiplier": -1.0, "num_sampled_clients": "many"},
         {"clipping_norm": float("nan")},
-        {"aggregation": 3, "inner_strategy": "{0}", "clipping_norm": True},
+        {"aggregation": 3, "strategy": "{0}", "clipping_norm": True},
     ],
 )
 def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes):
@@ -441,11 +427,21 @@ def test_no_configured_number_keeps_an_audit_from_its_report(changes, noise):
     assert audited(replace(transcript, rounds=tuple(rounds)), 1.0).details.release
 
 
-def test_an_aggregate_that_is_no_mean_is_said_to_be_none():
-    config = SERVER | {"aggregation": "other", "inner_strategy": "FedAdam"}
-    report = report_of(federation(mechanism=config))
-    assert "FedAdam does not release the plain mean" in texts(report, "caution")
+@pytest.mark.parametrize("changes", [{"aggregation": "other"}, {"adaptive": True}])
+def test_an_aggregate_that_is_no_mean_of_fixed_noise_is_not_judged(changes):
+    config = SERVER | {"strategy": "Wrapper > FedAdam"} | changes
+    report = report_of(federation(mechanism=config), claimed_epsilon=20.0)
+    assert report["verdict"] == "not judged"
+    assert report["reasons"][0].startswith("Wrapper > FedAdam is not what audits judge")
     assert (report["details"]["release"], texts(report, "alarm")) == (None, "")
+
+
+def test_noise_by_code_of_ones_own_supports_no_claim():
+    report = report_of(federation(mechanism=SERVER | {"own_noise": "mine"}), claimed_epsilon=20.0)
+    assert (report["verdict"], texts(report, "alarm")) == ("not judged", "")
+    assert "the training's own code, mine, makes the noise" in report["reasons"][0]
+    less = report_of(federation(noise=0.5, mechanism=SERVER | {"own_noise": "mine"}), 40.0)
+    assert less["verdict"] == "suspect"
 
 
 def test_rounds_may_be_taken_in_one_by_one():
@@ -459,55 +455,6 @@ def test_rounds_may_be_taken_in_one_by_one():
     for observed in transcript.rounds[4:]:
         auditor.observe(observed)
     assert auditor.report(options).rows == audited(transcript).rows
-
-
-def canary_transcript(seed, mu, rounds):
-    """Return a participant's transcript of canaries of length 1 under noise of std 1/mu."""
-    generator = np.random.default_rng(seed)
-    model, seen = {"w": np.zeros(50)}, []
-    for round in range(1, rounds + 1):
-        canary = Canary(bool(generator.random() < 0.5), int(generator.integers(2**62)), 1.0, 1e-9)
-        seen.append(ObservedRound(round, model, canary=canary))
-        after = model["w"] + generator.standard_normal(50) / mu
-        after += canary.coin * canaries.direction(canary.seed, 50)
-        model = {"w": after}
-    seen.append(ObservedRound(rounds, aggregate=model))
-    return Transcript(TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0)
-
-
-def test_canaries_measure_mu_through_the_models_alone():
-    covered = 0
-    for seed in range(50):
-        report = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)
-        canary = report["details"]["canary"]
-        covered += canary["mu"]["low"] <= 1.5 <= canary["mu"]["high"]
-    assert covered >= 38
-    assert canary["rounds"] == 30  # the last model came with an evaluation
-    assert report["rows"]["participant"]["attack"]["epsilon_at_least"] == pytest.approx(
-        gaussian.epsilon(canary["mu"]["low"] * math.sqrt(30), DELTA)
-    )
-
-
-def test_a_claim_that_canaries_refute_is_convicted():
-    quiet = canary_transcript(0, 5.0, 30)
-    report = audit(quiet, AuditOptions(claim=Claim(50.0, DELTA, unit="client")))
-    assert (report.verdict, report.vantage) == ("convicted", "participant")
-    assert (report.proven_epsilon or 0.0) > 50
-    assert report.row.standing == "contradicted"
-
-
-def test_a_round_that_was_missed_has_no_score():
-    transcript = canary_transcript(1, 1.5, 6)
-    kept = tuple(one for one in transcript.rounds if one.round != 3)
-    canary = report_of(replace(transcript, rounds=kept))["details"]["canary"]
-    assert canary["rounds"] == 4
-
-
-def test_a_participant_without_canaries_is_told_what_to_do():
-    seen = ObservedRound(1, {"w": np.zeros(3)})
-    report = report_of(Transcript(TranscriptFacts("participant", "a test"), (seen,), False, "", 7))
-    assert "attach canary_mod" in texts(report, "note")
-    assert "during the last round" in texts(report, "note")
 
 
 @pytest.mark.parametrize(

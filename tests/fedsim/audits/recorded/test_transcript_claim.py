@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
@@ -18,28 +18,18 @@ from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.transcripts.records import Transcript, TranscriptFacts
 from fedsim.recording import record
 
-from .test_audit import canary_transcript
-
 APPS = Path(__file__).parents[3] / "apps"
 DELTA, NODES, ROUNDS, NORM, Z, SIZE = 1e-5, 4, 4, 0.5, 1.0, 600
 TRUTH = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA)
-"""What every honest strategy here gives a client whose update may be as long as the norm."""
-
-DECLARED = {"clipping_norm": NORM, "noise_multiplier": Z}
 
 
 @pytest.fixture
 def own(monkeypatch):
     monkeypatch.syspath_prepend(str(APPS / "dp_app"))
-    strategies = importlib.import_module("dp_app.own_strategies")
-    return strategies.OWN
+    return importlib.import_module("dp_app.own_strategies").OWN
 
 
-def clients(unequal=False):
-    """Return clients whose updates hardly change from round to round, and are clipped.
-
-    unequal: whether the second has twice as many examples as the first, and so on
-    """
+def clients():
     app, pull = ClientApp(), np.random.default_rng(1).standard_normal((NODES, SIZE))
 
     @app.train()
@@ -51,20 +41,19 @@ def clients(unequal=False):
             name: Array((model[name].numpy() + part).astype(np.float32))
             for name, part in parts.items()
         }
-        examples = context.node_id - FIRST_NODE + 1 if unequal else 1
-        said = MetricRecord({"num-examples": examples})
+        said = MetricRecord({"num-examples": 1})
         return Message(RecordDict({"arrays": ArrayRecord(sent), "m": said}), reply_to=message)
 
     return app
 
 
-def recorded(strategy, unequal=False, **declared):
+def recorded(strategy):
     """Run a strategy, and return the server's transcript."""
     seen = []
     zeros = {"w": np.zeros((20, 20), np.float32), "b": np.zeros(200, np.float32)}
     initial = ArrayRecord({name: Array(value) for name, value in zeros.items()})
-    record(strategy, seen.append, **declared).start(
-        InProcessGrid(clients(unequal), NODES, {}), initial, ROUNDS, train_config=ConfigRecord()
+    record(strategy, seen.append).start(
+        InProcessGrid(clients(), NODES, {}), initial, ROUNDS, train_config=ConfigRecord()
     )
     return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
@@ -77,43 +66,13 @@ def alarms(report):
     return [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
-@pytest.mark.parametrize("name", ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"])
-def test_an_honest_strategy_of_ones_own_is_not_judged_and_its_seed_not_accused(own, name):
-    report = judged(recorded(own[name](NORM, Z, fraction_evaluate=0.0)), TRUTH + 0.1)
-    assert report["verdict"] == "not judged"
-    assert "declare it: record(" in report["reasons"][0]
-    assert report["details"]["release"] is None
-    assert alarms(report) == []
-
-
-def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_refuted(own):
-    for seed in range(10):
-        np.random.seed(seed)  # noqa: NPY002  (as Flower's wrappers, they draw from there)
-        report = judged(recorded(own["own-clipping"](NORM, Z), **DECLARED), TRUTH + 0.01)
-        assert (report["verdict"], alarms(report)) == ("supported", [])
-        assert report["details"]["release"]["noise"] == "as claimed"
-    quiet = judged(recorded(own["own-quiet"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert quiet["verdict"] == "convicted"
-    assert "the noise is less than configured" in " ".join(alarms(quiet))
-    same = judged(recorded(own["own-same-seed"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert same["verdict"] == "suspect"
-    assert "the noise of round 2 repeats that of round 1" in alarms(same)[0]
-
-
-def test_a_declared_mean_is_plain_however_many_examples_clients_have(own):
-    for seed in range(10):
-        np.random.seed(seed)  # noqa: NPY002
-        transcript = recorded(own["own-clipping"](NORM, Z), unequal=True, **DECLARED)
-        report = judged(transcript, TRUTH + 0.01)
-        assert (report["verdict"], alarms(report)) == ("supported", [])
-        assert report["details"]["release"]["weighting"] == "uniform"
-
-
-def test_a_declaration_that_does_not_fit_accuses_nobody(own):
-    report = judged(recorded(own["own-adam"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert report["verdict"] == "not judged"
-    assert "an optimiser" in report["reasons"][0]
-    assert alarms(report) == []
+def test_a_strategy_of_ones_own_is_warned_of_and_not_judged_and_its_seed_not_accused(own, caplog):
+    for make in own.values():
+        report = judged(recorded(make(NORM, Z, fraction_evaluate=0.0)), TRUTH + 0.1)
+        assert report["verdict"] == "not judged"
+        assert f"{make.__name__} is not what audits judge" in report["reasons"][0]
+        assert f"{make.__name__} is not what audits judge" in caplog.text
+        assert (report["details"]["release"], alarms(report)) == (None, [])
 
 
 @pytest.mark.parametrize("unit", [None, "client", "record"])
@@ -125,38 +84,11 @@ def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(unit)
     assert stated == (unit is None)
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.9])
-def test_a_server_learning_rate_after_the_declared_noise_is_not_taken_for_too_little_noise(
-    own, rate
-):
-    for seed in range(10):
-        np.random.seed(seed)  # noqa: NPY002
-        strategy = own["own-server-rate"](NORM, Z, fraction_evaluate=0.0)
-        strategy.rate = rate
-        report = judged(recorded(strategy, **DECLARED), TRUTH + 0.01)
-        assert report["verdict"] == "not judged"
-        assert "A server learning rate below 1" in report["reasons"][0]
-        assert alarms(report) == []
-
-
-def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(own):
-    report = judged(recorded(own["own-partly-same-noise"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert report["details"]["release"]["noise"] == "as claimed"
-    assert report["verdict"] == "not judged"
-    assert "alike in several rounds than chance explains" in report["reasons"][0]
-    assert alarms(report) == []
-
-
-def test_a_transcript_that_may_lack_rounds_supports_nothing(own):
-    whole = recorded(own["own-clipping"](NORM, Z), **DECLARED)
+def test_a_transcript_that_may_lack_rounds_supports_nothing():
+    np.random.seed(0)  # noqa: NPY002  (Flower draws its noise from there)
+    whole = recorded(DifferentialPrivacyServerSideFixedClipping(FedAvg(), Z, NORM, NODES))
+    assert judged(whole, TRUTH + 0.01)["verdict"] == "supported"
     open_ended = Transcript(whole.facts, whole.rounds, False, "", 0)
     report = judged(open_ended, TRUTH + 0.01)
     assert report["verdict"] == "not judged"
     assert "does not state that the run has ended" in report["reasons"][0]
-
-
-def test_canaries_disprove_claims_about_updates_alone():
-    transcript = canary_transcript(0, 5.0, 30)
-    assert "does not state what it protects" in judged(transcript, 2.0, None)["reasons"][0]
-    assert judged(transcript, 2.0, "client")["verdict"] == "convicted"
-    assert judged(transcript, 1e6, "client")["verdict"] == "not judged"

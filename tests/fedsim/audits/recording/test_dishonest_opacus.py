@@ -152,8 +152,8 @@ LIES = {
     "noise taken back before the step": ({"changed": noise_taken_back}, "from the recorded ones"),
     "half of the steps unrecorded": ({"at_half": recorder_taken_off}, "no recorded step"),
     "a record added to each batch": ({"batch_of": with_the_first}, "which trains on other records"),
-    "noise of a seed that stands in the code": ({"changed": constant_noise}, "own generator"),
-    "noise of the loop's own code": ({"changed": own_draws}, "own add_noise"),
+    "noise of a seed that stands in the code": ({"changed": constant_noise}, "own code, generator"),
+    "noise of the loop's own code": ({"changed": own_draws}, "own code, add_noise"),
     "noise of the step before, moved": ({"batch_of": generator_set_back()}, "repeats itself"),
     "old noise in another order": ({"changed": old_noise_in_another_order}, "is not Gaussian"),
 }  # fmt: skip

@@ -46,7 +46,7 @@ def test_json_is_one_document_and_nothing_else():
         "vantage": None,
         "unit": "client",
     }
-    assert document["details"]["configuration"]["rounds"] == 2
+    assert document["details"]["facts"]["rounds"] == 2
     row = document["rows"]["participant"]
     assert row["attack"]["epsilon_at_least"] <= row["limit"]["epsilon"] <= 1.4
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import fedsim
-from adversaries.bounds import canaries
 from adversaries.errors import InputError
 from fedsim.audits.loop import contract
 from fedsim.audits.results.conditions import TRANSCRIPT, complaint, parse
 from fedsim.commands import own_loop
-from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
+from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 from tests.console import exit_of
 
@@ -202,22 +201,6 @@ def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path):
     assert "&gt;99.9%" in page
     participant = page.partition('data-label="Observer">Participant')[2].partition("</tr>")[0]
     assert "&gt;99.9%" in participant and "100%" not in participant
-
-
-@pytest.mark.parametrize("rounds", [1, 12])
-def test_canaries_have_a_page(tmp_path, rounds, capsys):
-    generator, model = np.random.default_rng(0), np.zeros(40)
-    path = tmp_path / "client.fedt"
-    with Writer(path, TranscriptFacts("participant", "a test", node=0)) as writer:
-        for round in range(rounds + 1):
-            canary = Canary(round % 2 == 0, round, 1.0, 0.001)
-            writer.append(ObservedRound(round, {"w": model}, canary=canary))
-            model = model + canary.coin * canaries.direction(round, 40)
-            model = model + 0.3 * generator.standard_normal(40)
-    assert command(path) == 0
-    assert "Canaries measured a mu" in " ".join(capsys.readouterr().out.split())
-    page = (tmp_path / "client-audit" / "report.html").read_text()
-    assert 'data-label="ε at least"' in page
 
 
 def test_what_cannot_be_audited_is_one_line_and_status_2(tmp_path, capsys):

@@ -19,7 +19,7 @@ from fedsim.common import private_files
 from fedsim.federation.transcripts import folder
 from fedsim.federation.transcripts.encoding import unpacked_round
 from fedsim.federation.transcripts.reader import Reader, follow, read_transcript
-from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
+from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
 FACTS = TranscriptFacts("server", "a test", "quickstart", versions={"flwr": "1.41.0"})
@@ -33,11 +33,9 @@ def seen(round):
         replies={
             7: NodeReply(model, 12.0, {"loss": float("nan"), "norms": [1.0, 2.0], "ok": True})
         },
-        unprotected={"half": np.ones(2, np.float16)},
         aggregate={"weight": np.zeros((0, 4))},
         participants=(7, 9),
         mechanism={"strategy": "FedAvg", "noise_multiplier": 1.5, "noise": float("inf")},
-        canary=Canary(True, 5, 2.0, 0.1),
     )
 
 
@@ -58,7 +56,7 @@ def test_what_was_written_is_read(path):
     found = read_transcript(path)
     assert (found.facts, found.ended, found.torn) == (FACTS, False, 0)
     first, expected = found.rounds[0], seen(1)
-    for name in ("model", "unprotected", "aggregate"):
+    for name in ("model", "aggregate"):
         arrays, truth = getattr(first, name), getattr(expected, name)
         assert list(arrays) == list(truth)
         for key, array in arrays.items():
@@ -68,7 +66,7 @@ def test_what_was_written_is_read(path):
     assert np.isnan(reply.metrics.pop("loss"))
     assert reply.metrics == {"norms": [1.0, 2.0], "ok": True}
     assert (reply.num_examples, first.participants) == (12.0, (7, 9))
-    assert (first.mechanism, first.canary) == (expected.mechanism, expected.canary)
+    assert first.mechanism == expected.mechanism
 
 
 def test_only_its_user_may_read_it(path):
@@ -141,7 +139,7 @@ def test_no_damaged_byte_changes_what_is_read(path):
             assert name == "000002.npz"
             second, whole = found.rounds[1], expected.rounds[1]
             np.testing.assert_array_equal(second.model["weight"], whole.model["weight"])
-            assert (second.mechanism, second.canary) == (whole.mechanism, whole.canary)
+            assert second.mechanism == whole.mechanism
         (path / name).write_bytes(content)
 
 
@@ -202,9 +200,8 @@ def test_an_edited_round_and_one_of_another_continuation_are_errors(path, tmp_pa
 def test_a_round_of_wrong_entries_takes_little_memory(hostile):
     """A schema keeps an error of each wrong entry, of a kilobyte; the reader stops at the first."""
     entries = [f'"{n}": {{}}' if "mechanism" in hostile else "{}" for n in range(100_000)]
-    whole = {"number": 1, "before": "", "round": 1, "model": {}, "unprotected": None}
+    whole = {"number": 1, "before": "", "round": 1, "model": {}}
     whole |= {"replies": [], "aggregate": None, "participants": None, "mechanism": {}}
-    whole |= {"canary": None}
     del whole[hostile.split('"')[1]]
     text = json.dumps(whole)[:-1] + ", %s}"
     tracemalloc.start()
@@ -269,14 +266,13 @@ def test_nothing_is_written_through_a_link(tmp_path, path):
 
 def forged(path, arrays=(), **changes):
     """Write a fourth round as a hostile writer would."""
-    whole = {"round": 4, "model": {}, "replies": [], "own": {}, "unprotected": None}
+    whole = {"round": 4, "model": {}, "replies": [], "own": {}}
     whole |= {
         "number": 4,
         "before": folder.digest(path, 3),
         "aggregate": None,
         "participants": None,
         "mechanism": {},
-        "canary": None,
     }
     text = np.frombuffer(json.dumps(whole | changes).encode(), np.uint8)
     np.savez(folder.of_round(path, 4), **{folder.TEXT: text, **dict(arrays)})
@@ -291,7 +287,6 @@ def forged(path, arrays=(), **changes):
         ({"w": np.zeros(2, "f8,f8")}, {"model": {"w": "w"}}),
         ({"w": np.array([object()])}, {"model": {"w": "w"}}),
         ({}, {"round": "1"}),
-        ({}, {"canary": {"coin": True, "seed": -1, "norm": 1.0, "idle_norm": 0.1}}),
         ({}, {"mechanism": {"noise": {"float": "1"}}}),
         ({}, {"replies": [{"node": 1}]}),
         ({folder.TEXT: np.frombuffer(b"[" * 200_000, np.uint8)}, {}),

@@ -1,22 +1,18 @@
-"""An app's configuration, as read off Flower's objects and observed, and what its runs show.
+"""What an app's runs show: facts of an honest run, and rounds of scripted ones.
 
 The audit requests one run after another and gets measurements back. It computes the verdict itself.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
-from flwr.clientapp.mod import LocalDpMod
-from flwr.serverapp.strategy import Strategy
 
 from adversaries.arrays import Floats
-from adversaries.statistics.intervals import Interval
-from fedsim.audits.app.strategies import CentralNoise, central_noise, chain, names, of_flower
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.audits.loop.observation import ObservedRun
@@ -28,33 +24,6 @@ UNBOUNDED_WEIGHT = 1e9
 
 
 @dataclass(frozen=True)
-class LocalNoise:
-    """Noise that every client adds to its own clipped update: Flower's LocalDpMod.
-
-    Its standard deviation is sensitivity * sqrt(2 ln(1.25/delta)) / epsilon.
-
-    Attributes:
-        sensitivity: scale of the noise; nothing ties it to the clipping norm.
-    """
-
-    clipping_norm: float
-    sensitivity: float
-    epsilon: float
-    delta: float
-
-    @classmethod
-    def of(cls, mod: LocalDpMod) -> "LocalNoise":
-        values = (mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)
-        return cls(*(float(value) for value in values))
-
-    @property
-    def std(self) -> float:
-        if self.epsilon == 0 or not 0 < self.delta < 1.25:
-            return math.inf if self.epsilon == 0 else 0.0
-        return self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
-
-
-@dataclass(frozen=True)
 class AppStatement:
     """An answer of the app's accountant."""
 
@@ -63,64 +32,52 @@ class AppStatement:
     releases: int
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """The app's differential privacy, as far as it can be read or observed.
+@dataclass(frozen=True, kw_only=True)
+class AppFacts:
+    """What an honest run of an app says about its privacy, and what was measured in it.
 
     Attributes:
         strategies: class names from the outermost wrapper inwards.
         mods: names of the clients' mods, outermost first.
-        known: whether all strategies are Flower's own, so that no other noise is possible.
-        participants: number of replies of every round of the honest run.
-        weights: weight that each client states.
-        noise_ratios: realised over configured standard deviation of the central noise in every
-            round; () without noise, and where the noise could not be measured.
-        client_norm_kept: whether an update far above the clipping norm left its client unclipped.
+        multipliers: noise of every round, as configured, over the largest change of the average by
+            one client; () where theory does not know it.
+        clipping_norm: of the first round; 0 without one.
+        client_clips: whether clipping is left to the clients.
+        weighted_by: the metric, sent by clients, that weights the average; "" if all weigh alike.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
-        checks: findings on the recorded rounds, as for a server's transcript.
-        unsure: why these do not support a claim; "" if they may.
+        normal: whether Flower's own code makes the noise, as configured in every round.
+        bare: whether the releases are plain averages without noise.
+        findings: of the recorded rounds, as of a server's transcript.
+        unknown: why theory does not know the noise; "" where it does.
+        doubts: why an epsilon within a claim does not support it.
+        detects: share of the noise below which the honest run would have raised an alarm.
     """
 
     rounds: int
-    strategies: tuple[str, ...]
-    mods: tuple[str, ...] = ()
-    known: bool = True
-    central: CentralNoise | None = None
-    local: LocalNoise | None = None
-    participants: tuple[int, ...] = ()
-    weights: dict[int, float] = field(default_factory=dict)
-    noise_ratios: tuple[Interval, ...] = ()
-    noise_coordinates: int = 0
-    client_norm_kept: bool = False
-    seeded: bool = False
-    statements: tuple[AppStatement, ...] = ()
-    checks: tuple[Finding, ...] = ()
-    unsure: str = ""
+    strategies: str
+    mods: tuple[str, ...]
+    multipliers: tuple[float, ...]
+    clipping_norm: float
+    client_clips: bool
+    weighted_by: str
+    seeded: bool
+    normal: bool
+    bare: bool
+    statements: tuple[AppStatement, ...]
+    findings: tuple[Finding, ...]
+    unknown: str
+    doubts: tuple[str, ...]
+    detects: tuple[float, ...]
 
     @property
-    def constant_weights(self) -> bool:
-        """Whether every client sent the constant weight 1 instead of a count of its data."""
-        return set(self.weights.values()) <= {1.0}
-
-
-BY_LOCAL = "LocalDpMod, for all messages together"
-
-
-def claim_of(configuration: Configuration) -> Claim | None:
-    """Return the app's own claim: its accountant's last answer, else what LocalDpMod states.
-
-    That is about one message. The epsilons and deltas of all rounds add up.
-    """
-    local = configuration.local
-    if configuration.statements:
-        last = configuration.statements[-1]
+    def claim(self) -> Claim | None:
+        """The app's own claim: its accountant's last answer."""
+        if not self.statements:
+            return None
+        last = self.statements[-1]
         source = "the app's accountant, at the end of the run"
         return Claim(last.epsilon, last.delta, source, Vantage.PARTICIPANT, "client")
-    if local is None or not 0 < local.delta < 1 / configuration.rounds:
-        return None
-    totals = local.epsilon * configuration.rounds, local.delta * configuration.rounds
-    return Claim(*totals, BY_LOCAL, Vantage.SERVER, "client")
 
 
 @dataclass(frozen=True)
@@ -158,6 +115,7 @@ class AppRound:
         model_shift: next model, as it is sent or at last returned, less the one that the clients
             were sent.
         message_shift: target's reply less the model that it was sent; nan without a reply.
+        message_norm: length of that difference.
     """
 
     model_shift: float = math.nan
@@ -177,9 +135,9 @@ class ClientRun:
 
 @dataclass(frozen=True)
 class HonestRun:
-    """An honest run: its configuration, with what was observed, and the training of each client."""
+    """An honest run: its facts, and the training of each client."""
 
-    configuration: Configuration
+    facts: AppFacts
     clients: dict[int, ClientRun]
 
 
@@ -197,24 +155,6 @@ class App(Protocol):
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         """Run the app with updates by a script, and return its rounds."""
-
-
-def configuration_of(
-    strategy: Strategy,
-    mods: Iterable[object] = (),
-    rounds: int = 1,
-    mechanisms: Sequence[Mapping[str, Any]] = (),
-) -> Configuration:
-    """Return the privacy of a strategy, and of its rounds where their mechanisms were recorded."""
-    mods = list(mods)
-    return Configuration(
-        rounds=rounds,
-        strategies=names(strategy),
-        mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
-        known=all(map(of_flower, map(type, chain(strategy)))),
-        central=central_noise(strategy, mechanisms),
-        local=next((LocalNoise.of(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
-    )
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
@@ -260,3 +200,9 @@ def model_of(content: RecordDict) -> ArrayRecord:
 
 def floating(array: Array) -> bool:
     return np.issubdtype(np.dtype(array.dtype), np.floating)
+
+
+def largest_share(weights: Sequence[float], replies: int) -> float:
+    """Return the largest part of an average that one client can be by the weight that it states."""
+    others = sum(sorted(weights, reverse=True)[: replies - 1])
+    return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
