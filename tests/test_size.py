@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_700,
     "fedsim/federation": 8_500,
     "fedsim/deployment": 2_300,
-    "fedsim/audits": 12_800,
+    "fedsim/audits": 12_700,
     "fedsim/reports": 8_100,
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 52_200,
+    "tests": 52_100,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -52,7 +52,6 @@ def audit(
     data: Records = None,
     records: int | None = None,
     pair: Literal["crafted", "real"] | None = None,
-    workers: int | None = None,
     follow: bool = False,
     patience: float = PATIENCE,
     data_root: Path | None = None,
@@ -117,7 +116,6 @@ def audit(
         records: number of records in D of a loop, including the target. Default: 59.
         pair: target of a loop: the worst of three crafted pairs, or a record of the data (real).
             Default: crafted.
-        workers: number of processes that run a loop at once.
         follow: audit a transcript while it is written; in a folder, the newest that has not ended,
             or the next one.
         patience: with --follow, seconds without new data after which a run counts as stopped.
@@ -153,7 +151,6 @@ def audit(
         run_config=changed(changes) or None,
         records=records,
         target=pair,
-        workers=workers,
         data_root=_path(data_root),
         weights=_path(weights),
         canary_seed_file=_path(canary_seed_file),

@@ -222,9 +222,7 @@ def judged(
         echo = min(1.0, len(clients) * min(client.echo for client in clients))
         seen = _observation([client.run for client in clients], echo, neighbouring)
         for each in of_loop.findings(seen):
-            # Accountants of one round are right about that round; all steps are composed here.
-            severity = "caution" if each.rule == "rebuilt-accountant" else each.severity
-            named = replace(each, why=f"client {partition}: {each.why}", severity=severity)
+            named = replace(each, why=f"client {partition}: {each.why}")
             found.setdefault(each.rule, named)
         epsilons.append(partial(theory.epsilon, seen))
         stray = not seen.beside and not seen.explained

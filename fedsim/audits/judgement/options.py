@@ -15,7 +15,7 @@ CONFIDENCE = 0.95
 CODE = ("trials", "neighbouring", "seed", "time_limit")
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
-    "a training loop": (*CODE, "data", "records", "target", "workers"),
+    "a training loop": (*CODE, "data", "records", "target"),
     "a recorded transcript": ("delta",),
     "a table of canary scores": ("delta", "guesses", "trial"),
     "an auditor's transcript": (
@@ -53,7 +53,6 @@ class AuditOptions:
     data: str | None = None
     records: int | None = None
     target: str | None = None
-    workers: int | None = None
     data_root: Path | None = None
     weights: Path | None = None
     canary_seed_file: Path | None = None

@@ -2,13 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
-from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -36,7 +31,6 @@ from fedsim.audits.results.view import View
 from fedsim.audits.steps.noise import NoiseSums
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.federation.runtimes import workers as elsewhere
 from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -64,10 +58,6 @@ BATCH = 25
 ABOVE = (
     "the attack measured epsilon of at least {:.3g}, above the claimed {:.3g}, with {:.0%} "
     "confidence"
-)
-MOVED = (
-    "one record moved every step that it was in by at least {:.3g} C, with C the clipping norm; "
-    "at most 2 C are accounted for"
 )
 SUPPORTED = (
     "noise at least {0.at_least:.1%} of the configured noise, at which epsilon is "
@@ -211,15 +201,12 @@ def loop_evidence(
 ) -> Evidence:
     """Return what speaks for and against a claim about a loop."""
     unsure = [*findings.doubts(seen), *findings.short(noise, claim, strict)]
-    against, refuting = list[str](), list[str]()
+    against = list[str]()
     bound = 0.0 if row.attack is None else row.attack.epsilon_at_least or 0.0
     if row.attack is not None and bound > claim.epsilon:
         against.append(ABOVE.format(bound, claim.epsilon, row.attack.confidence))
-    if theory.refuted(seen, claim.delta, claim.epsilon):
-        refuting.append(MOVED.format(seen.influence.always))
     rare = 0 if noise is None else int(1 / noise.missed_below)
     return Evidence(
-        refuting=refuting,
         broken=alarms(objections) > 0 or bool(against),
         unknown=findings.unknown(seen, row.epsilon),
         exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
@@ -241,7 +228,6 @@ def audit_loop(
     confidence: float = 0.95,
     seed: int = 0,
     time_limit: float = 3600.0,
-    workers: int = 1,
     strict: bool = False,
     log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
@@ -251,18 +237,14 @@ def audit_loop(
         raise InputError(f"--target is '{target}'; give crafted or real")
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)
     module = "fedsim.audits.loop.running"
-    with ExitStack() as processes:
-        channels = [
-            processes.enter_context(started(module, "loop", time_limit, order, log=log))
-            for _ in range(elsewhere.processes(workers))
-        ]
-        loops = [channel.served(LoopTrials) for channel in channels]
-        measured, claim = measure(loops, order, trials, claim, confidence, progress)
+    with started(module, "loop", time_limit, order, log=log) as channel:
+        loop = channel.served(LoopTrials)
+        measured, claim = measure(loop, order, trials, claim, confidence, progress)
         return judged(measured, claim, strict)
 
 
 def measure(
-    loops: Sequence[LoopTrials],
+    loop: LoopTrials,
     order: LoopOrder,
     trials: int,
     claim: Claim | None,
@@ -270,16 +252,15 @@ def measure(
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[MeasuredLoop, Claim | None]:
     """Return what the runs show, and the claim: the given one, else the loop's own."""
-    runs = _Runs(loops, order.seed)
+    runs = _Runs(loop, order.seed)
     pair = runs.choose_pair()
     observation = runs.observed(pair)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
-    runs.share_direction(pair)
-    pilots = runs.measured(loops, pair, max(40, trials // 4))
-    worlds, features = runs.measured(loops, pair, trials, progress)
+    pilots = runs.measured(pair, max(40, trials // 4))
+    worlds, features = runs.measured(pair, trials, progress)
     while not runs.noise.enough(confidence):  # these runs only measure the noise
-        runs.measured(loops, pair, BATCH)
+        runs.measured(pair, BATCH)
     varies = any(len(np.unique(features[worlds == world], axis=0)) > 1 for world in (0, 1))
     observation = replace(observation, more=runs.noise, varies=varies)
     # The curve holds for one unknown scale of all the noise.
@@ -295,8 +276,8 @@ def measure(
         scores=best_score(*pilots, delta).of(features),
         curve=curve,
         confidence=confidence,
-        pair=loops[0].names[pair],
-        runs=sum(each.runs for each in loops),
+        pair=loop.names[pair],
+        runs=loop.runs,
     )
     return measured, claim
 
@@ -326,72 +307,45 @@ def _bounds(
 
 
 class _Runs:
-    """Runs of an audit's processes, each with its own seed; `noise`: that of all attacked runs."""
+    """Runs of a loop, each with its own seed; `noise`: that of all attacked runs."""
 
-    def __init__(self, loops: Sequence[LoopTrials], seed: int) -> None:
-        self._loops, self._seed, self._begun = loops, seed, 0
+    def __init__(self, loop: LoopTrials, seed: int) -> None:
+        self._loop, self._seed, self._begun = loop, seed, 0
         self.noise = NoiseSums()
 
     def choose_pair(self) -> int:
         """Return the pair of worlds that pilots tell apart best."""
-        loop, apart = self._loops[0], list[float]()
-        for pair in range(len(loop.names)):
-            distance = loop.pilot(pair, self._seeds(PILOTS))
-            if len(loop.names) == 1:
+        names, apart = self._loop.names, list[float]()
+        for pair in range(len(names)):
+            distance = self._loop.pilot(pair, self._seeds(PILOTS))
+            if len(names) == 1:
                 return pair
-            measured = separation(*self.measured([loop], pair, CHOOSING))
+            measured = separation(*self.measured(pair, CHOOSING))
             # The largest of several features exceeds 0 by chance, which must not choose the pair.
             apart.append(max(distance, measured - CHANCE))
         return int(np.argmax(apart))
 
-    def share_direction(self, pair: int) -> None:
-        """Make all processes measure as the first one, whose pilots they do not repeat."""
-        with TemporaryDirectory() as folder:
-            file = Path(folder, "direction.npz")
-            self._loops[0].keep(pair, file)
-            for loop in self._loops[1:]:
-                loop.take(pair, file)
-
     def observed(self, pair: int) -> LoopObservation:
-        found = self._loops[0].honest(pair, self._seeds(HONEST))
+        found = self._loop.honest(pair, self._seeds(HONEST))
         if len(found.runs) != HONEST + 3 * WITHOUT:
             raise AppFailedError(NO_MEASUREMENT.format("loop"))
         return found
 
     def measured(
-        self,
-        loops: Sequence[LoopTrials],
-        pair: int,
-        count: int,
-        progress: Callable[[int], None] = lambda done: None,
+        self, pair: int, count: int, progress: Callable[[int], None] = lambda done: None
     ) -> tuple[Bools, Floats]:
-        """Return the worlds and features of runs, and add their noise.
-
-        The processes take turns at the requests, and their answers count in the order of the runs.
-        """
+        """Return the worlds and features of runs, and add their noise."""
         drawn = generator(self._seed, StreamRole.WORLD, trial=self._begun)
         worlds, seeds = drawn.permutation(np.arange(count) % 2 == 0), self._seeds(count)
-        rows, idle = list[Features](), SimpleQueue[LoopTrials]()
-        for loop in loops:
-            idle.put(loop)
-
-        def features(start: int) -> tuple[tuple[Features, ...], NoiseSums]:
-            loop, part = idle.get(), slice(start, start + BATCH)
-            try:
-                return loop.features(pair, worlds[part].tolist(), seeds[part])
-            finally:
-                idle.put(loop)
-
-        threads, starts = ThreadPoolExecutor(len(loops)), range(0, count, BATCH)
-        try:
-            for start, (answered, noise) in zip(starts, threads.map(features, starts), strict=True):
-                if len(answered) != min(BATCH, count - start):
-                    raise AppFailedError(NO_MEASUREMENT.format("loop"))
-                rows += answered
-                self.noise += noise
-                progress(len(rows))
-        finally:  # an interrupted audit does not wait for answers
-            threads.shutdown(wait=False, cancel_futures=True)
+        rows = list[Features]()
+        for start in range(0, count, BATCH):
+            part = slice(start, start + BATCH)
+            answered, noise = self._loop.features(pair, worlds[part].tolist(), seeds[part])
+            if len(answered) != min(BATCH, count - start):
+                raise AppFailedError(NO_MEASUREMENT.format("loop"))
+            rows += answered
+            self.noise += noise
+            progress(len(rows))
         return worlds, np.array(rows)
 
     def _seeds(self, count: int) -> list[int]:

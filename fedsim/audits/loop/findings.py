@@ -14,16 +14,6 @@ from fedsim.audits.steps import checks
 from fedsim.audits.steps import noise as of_noise
 
 
-def _whys(findings: list[Finding]) -> str:
-    return "; ".join(each.why for each in findings)
-
-
-def _uncounted(seen: LoopObservation) -> str:
-    charged = [step for step in seen.steps if step.charged is not None]
-    statement = seen.present[0].statement
-    return "" if statement is None else _whys(checks.uncounted(charged, statement.steps))
-
-
 def _untold(seen: LoopObservation) -> str:
     if unnoised := seen.present[0].unnoised:
         return f"an ordinary optimizer took {unnoised} steps on the model, without noise"
@@ -81,39 +71,17 @@ RULES: dict[str, Rule] = {
         "compute each record's gradient from that record alone, and clip it once: average the "
         "gradients of augmented copies before clipping",
     ),
-    "sampler": Rule(
-        lambda seen: _whys(seen.batches),
-        "the accountant assumes Poisson sampling, but the loader's batches "
-        "(sampler: {1.present[0].samplers}) contradict this: {0}",
-        "leave poisson_sampling=True, or account for every step without amplification",
-    ),
-    "rebuilt-accountant": Rule(
-        _uncounted,
-        "{0}",
-        "keep one PrivacyEngine, or load the accountant's state into the next one",
-    ),
     "untold-steps": Rule(
         _untold,
         "{0}",
         "take every step with Opacus's optimizer, and leave the accountant's hook attached to it, "
         "as PrivacyEngine.make_private does",
     ),
-    "noise-norm": Rule(
-        lambda seen: _whys(checks.undercharged(seen.steps)),
-        "{0}",
-        "scale the noise with the clipping norm of the whole gradient: the square root of the sum "
-        "of the layers' squared norms",
-    ),
     "realised-noise": Rule(
         lambda seen: seen.noise_off,
         "{0[0]} the noise is {0[1].low:.3g} to {0[1].high:.3g} times the configured noise "
         "(chi-square, 99.99 % for all steps and tensors together)",
         "let Opacus's optimizer alone add noise, once for each step",
-    ),
-    "clipping": Rule(
-        lambda seen: _whys(checks.sums(seen.all_steps)),
-        "{0}",
-        "clip every record's gradient before summation, as Opacus's optimizer does",
     ),
     "adaptive-clipping": Rule(
         _adaptive,
@@ -149,7 +117,13 @@ RULES: dict[str, Rule] = {
 
 
 def findings(seen: LoopObservation) -> tuple[Finding, ...]:
-    return objections(RULES, seen)
+    """Return what the rules find in a loop, and the checks of its steps."""
+    made = [*seen.batches, *checks.undercharged(seen.steps), *checks.sums(seen.all_steps)]
+    statement = seen.present[0].statement
+    if statement is not None:
+        charged = [step for step in seen.steps if step.charged is not None]
+        made += checks.uncounted(charged, statement.steps)
+    return (*objections(RULES, seen), *made)
 
 
 # Measured noise

@@ -193,16 +193,14 @@ def _halved(
 
 def _compared(found: Influence, runs: Sequence[Training]) -> Influence:
     """Return what was found, with the largest changes between any two runs, one record apart."""
-    moved, always, gradients = found.moved, found.always, found.gradients
+    moved, gradients = found.moved, found.gradients
     for one, other in combinations(runs, 2):
         apart = np.array([_moved(*both) for both in zip(one.steps, other.steps, strict=True)])
         moved = max(moved, float(apart.max()))
-        took_part = apart[apart > LEAST]
-        always = max(always, float(took_part.min()) if took_part.size else 0.0)
     for other in runs[1:]:
         for both in zip(runs[0].steps, other.steps, strict=True):
             gradients = max(gradients, int(_changed(*both).sum()))
-    return replace(found, moved=moved, always=always, gradients=gradients)
+    return replace(found, moved=moved, gradients=gradients)
 
 
 def _moved(one: WatchedStep, other: WatchedStep) -> float:

@@ -80,7 +80,6 @@ class Influence:
 
     Attributes:
         moved: largest change of a step's clipped sum by one record, in clipping norms.
-        always: change that every step with the record showed, for one pair of replacements.
         gradients: largest number of gradients that one record changed in one step.
         strays: largest number of gradients of a step that changed, less that of its changed items.
         elsewhere: largest number of gradients of a step that changed though their item did not.
@@ -88,7 +87,6 @@ class Influence:
     """
 
     moved: float = 0.0
-    always: float = 0.0
     gradients: int = 0
     places: int = 0
     halves: int = 0
@@ -412,18 +410,3 @@ def epsilon(observation: LoopObservation, delta: float, scale: float | None = No
     # Under replacement the multiplier already assumes twice the clipping norm.
     apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
     return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)
-
-
-def refuted(observation: LoopObservation, delta: float, claimed: float) -> bool:
-    """Return whether the measured change by one record disproves a claim, without any attack.
-
-    Every step with the record must show the change, and the noise counts at the most that was
-    measured.
-    """
-    always = replace(observation.influence, moved=observation.influence.always)
-    as_shown = replace(observation, influence=always)
-    if as_shown.moved == 1 or not observation.noise_ratios:
-        return False
-    most = max(each.high for each in observation.noise_ratios.values())
-    shown = epsilon(as_shown, delta, max(1.0, most))
-    return shown is not None and shown > claimed

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -289,17 +288,6 @@ class LoopTrials:
         twin = [self._loop.released(worlds.twin(place), seed) for place, seed in enumerate(seeds)]
         direction = self.directions[pair] = learnt(present, twin)
         return direction.distance
-
-    def keep(self, pair: int, file: Path) -> None:
-        """Write the direction of a pair, for `take` of another process."""
-        np.savez(file, **vars(self.directions[pair]))
-
-    def take(self, pair: int, file: Path) -> None:
-        with np.load(file) as read:
-            numbers: dict[str, Any] = {
-                name: array if array.ndim else float(array) for name, array in read.items()
-            }
-        self.directions[pair] = Direction(**numbers)
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import SchemaValidator
 
 from adversaries.errors import InputError
 from fedsim.audits.results import measured, theory
@@ -261,9 +262,26 @@ def encode(report: Report) -> dict[str, Any]:
 def decode(values: Mapping[str, Any]) -> Report:
     """Return the report of the values of report.json. Raises ValueError for other types."""
     try:
-        return _adapter().validate_json(json.dumps(values), strict=True)
+        report: Report = _reader().validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from None
+    return report
+
+
+@cache
+def _reader() -> SchemaValidator:
+    """Return a reader that ends at the first wrong entry of a list: each error keeps its input."""
+    schema = _adapter().core_schema
+    pending: list[Any] = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if part.get("type") in ("list", "tuple"):
+                part["fail_fast"] = True
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return SchemaValidator(schema)
 
 
 def read(directory: RunDirectory) -> Report:

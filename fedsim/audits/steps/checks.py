@@ -43,6 +43,14 @@ NEIGHBOUR = (
     "two apart. No epsilon here covers that. If the size of the data set is public (a record is "
     "replaced by one that adds nothing), record with size_public=True"
 )
+SAMPLER = "leave poisson_sampling=True, or account for every step without amplification"
+CLIP = "clip every record's gradient before summation, as Opacus's optimizer does"
+EXPECTED = "divide by the expected size of a batch, fixed beforehand"
+NORM = (
+    "scale the noise with the clipping norm of the whole gradient: the square root of the sum of "
+    "the layers' squared norms"
+)
+KEEP = "keep one PrivacyEngine, or load the accountant's state into the next one"
 NOT_POISSON = (
     "the accountant assumes that every record joins a batch independently with probability {:g}, "
     "but batches come from {}. Its amplification by sampling is not proven"
@@ -146,7 +154,7 @@ def undeclared(steps: Sequence[Step]) -> list[Finding]:
         texts.append(NOT_POISSON.format(other.charged_rate, other.sampling))
     most = max(step.accumulated for step in steps)
     texts += [ACCUMULATED.format(most)] if most > 1 else []
-    return [Finding(text, severity="caution") for text in texts]
+    return [Finding(text, SAMPLER, "caution", "sampler") for text in texts]
 
 
 def sizes(steps: Sequence[Step], tail: float = TAIL) -> tuple[Sampling | None, list[Finding]]:
@@ -162,11 +170,12 @@ def sizes(steps: Sequence[Step], tail: float = TAIL) -> tuple[Sampling | None, l
     if worst is None or worst.p_value >= tail:
         return worst, []
     text = SIZES.format(worst.declared, worst.rate, worst.dispersion, worst.p_value)
-    return worst, [Finding(text)]
+    return worst, [Finding(text, SAMPLER, rule="sampler")]
 
 
 def twice(steps: Sequence[Step]) -> list[Finding]:
-    return [Finding(TWICE)] if any(step.repeated > 1 for step in steps) else []
+    again = any(step.repeated > 1 for step in steps)
+    return [Finding(TWICE, SAMPLER, rule="sampler")] if again else []
 
 
 def favoured(steps: Sequence[Step], tail: float = TAIL) -> tuple[float, list[Finding]]:
@@ -189,7 +198,8 @@ def favoured(steps: Sequence[Step], tail: float = TAIL) -> tuple[float, list[Fin
     if chance >= tail or (several and most <= rate * len(steps) + 1):
         return 0.0, []
     low = float(binomial_low(most, len(steps), tail / records))
-    finding = Finding(FAVOURED.format(most, len(steps), rate, low))
+    text = FAVOURED.format(most, len(steps), rate, low)
+    finding = Finding(text, SAMPLER, rule="sampler")
     return 0.0 if several else low, [finding]
 
 
@@ -246,7 +256,8 @@ def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[i
 
 def sums(steps: Sequence[Step]) -> list[Finding]:
     unclipped = sum(step.clipped is False for step in steps)
-    findings = [Finding(UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
+    text = UNCLIPPED.format(unclipped, len(steps))
+    findings = [Finding(text, CLIP, rule="clipping")] if unclipped else []
     longest = max(
         (
             (step.sum_length / (step.batch * step.clipping_norm), step.batch)
@@ -257,7 +268,7 @@ def sums(steps: Sequence[Step]) -> list[Finding]:
     )
     if longest[0] <= 1 + EXCESS:
         return findings
-    return [*findings, Finding(LONG_SUM.format(*longest))]
+    return [*findings, Finding(LONG_SUM.format(*longest), CLIP, rule="clipping")]
 
 
 def _changing(steps: Sequence[Step]) -> Step | None:
@@ -268,12 +279,12 @@ def _changing(steps: Sequence[Step]) -> Step | None:
 
 
 def divisors(steps: Sequence[Step]) -> list[Finding]:
-    findings = []
+    texts = []
     if step := _changing(steps):
-        findings.append(Finding(NEIGHBOUR.format(step.divisor, step.neighbour_divisor)))
+        texts.append(NEIGHBOUR.format(step.divisor, step.neighbour_divisor))
     if divides_by_batch(steps):
-        findings.append(Finding(OWN_SIZE))
-    return findings
+        texts.append(OWN_SIZE)
+    return [Finding(each, EXPECTED, rule="data-dependent-divisor") for each in texts]
 
 
 def divides_by_batch(steps: Sequence[Step]) -> bool:
@@ -291,7 +302,7 @@ def undercharged(steps: Sequence[Step]) -> list[Finding]:
             continue
         if step.charged.noise_multiplier > step.noise_multiplier * (1 + EXCESS):
             numbers = step.charged.noise_multiplier, step.noise_multiplier
-            return [Finding(UNDERCHARGED.format(*numbers))]
+            return [Finding(UNDERCHARGED.format(*numbers), NORM, rule="noise-norm")]
     return []
 
 
@@ -302,7 +313,7 @@ def uncounted(steps: Sequence[Step], counted: int) -> list[Finding]:
     engines = len({step.engine for step in steps})
     of = f" ({engines} engines)" if engines > 1 else ""
     text = UNCOUNTED.format(counted, len(steps), of)
-    return [Finding(text, severity="caution")]
+    return [Finding(text, KEEP, "caution", "rebuilt-accountant")]
 
 
 def epsilon(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:

@@ -18,7 +18,7 @@ from fedsim.audits.child_process.channel import set_seeds
 from fedsim.audits.loop.contract import loaded, tensors
 from fedsim.audits.loop.findings import doubts, findings
 from fedsim.audits.loop.influence import contents
-from fedsim.audits.loop.observation import epsilon, refuted
+from fedsim.audits.loop.observation import epsilon
 from fedsim.audits.loop.running import Loop, same_first_network
 from fedsim.audits.loop.worlds import Data, drawn
 from tests.console import run
@@ -127,8 +127,6 @@ def test_a_record_that_moves_a_step_by_more_than_its_gradient_is_found_by_a_numb
     assert MOVES[name] < seen.influence.moved <= 2 * seen.influence.gradients
     (found,) = [each for each in findings(seen) if each.breaks]
     assert f"moved by {seen.influence.moved:.3g} C" in found.why
-    # Every step with the record must show it, and few runs leave the size of the noise open.
-    assert refuted(seen, 1e-5, 1.839) == (name in ("mixup", "multiplicity"))
     assert any("_Neighbours" in each for each in doubts(seen)) == (name == "neighbours")
 
 

@@ -236,13 +236,3 @@ def test_of_several_watches_the_last_one_alone_sees_the_steps(watch):
     assert len(_global_optimizer_post_hooks) == before
     watch.wrapped = False
     wrap(watch)
-
-
-def test_a_process_takes_the_directions_that_another_one_learnt(watch, tmp_path):
-    pair = pairs(DATA, "real", Neighbouring.ADD_REMOVE, 0)
-    one, other = (LoopTrials(loop(watch, summed), pair) for _ in range(2))
-    one.pilot(0, range(10))
-    one.keep(0, tmp_path / "direction.npz")
-    other.take(0, tmp_path / "direction.npz")
-    worlds, seeds = [True, False] * 3, range(20, 26)
-    assert one.features(0, worlds, seeds) == other.features(0, worlds, seeds)
