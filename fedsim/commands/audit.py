@@ -60,7 +60,6 @@ def audit(
     no_challenge: bool = False,
     worlds: Path | None = None,
     guesses: int = 0,
-    trial: int | None = None,
     out: Path | None = None,
     progress: Progress = None,
 ) -> Answer:
@@ -126,7 +125,6 @@ def audit(
         no_challenge: skip everything that needs data, for an auditor's transcript.
         worlds: run directory with the true world of each trial, for an auditor's transcript.
         guesses: number of canaries of scores to guess, chosen before you see them. 0: one in eight.
-        trial: number of the trial of scores to audit, chosen before you see them. Default: first.
         out: directory of the report. Default: NAME-audit beside a transcript; none for others.
         progress: whether to show a bar; None: only in a terminal or a notebook.
 
@@ -157,7 +155,6 @@ def audit(
         no_challenge=no_challenge or None,
         worlds=_path(worlds),
         guesses=guesses or None,
-        trial=trial,
     )
     place = _path(out)
     if follow and (isinstance(target, tuple) or callable(target)):
@@ -166,8 +163,8 @@ def audit(
         raise InputError("--patience needs --follow; add it, or leave it out")
     if isinstance(target, tuple) or str(target).endswith(".csv"):
         return _of_scores(target, replace(options, data=_own(data)), strict, place)
-    if guesses or trial is not None:
-        raise InputError("--guesses and --trial are for scores (.csv); leave them out")
+    if guesses:
+        raise InputError("--guesses is for scores (.csv); leave it out")
     path = Path() if callable(target) else Path(target)
     if path.suffix == ".py":
         raise InputError(f"'{path}' needs a training function; name it, as in {path}:train")
@@ -207,9 +204,7 @@ def _of_scores(scores: Any, options: AuditOptions, strict: bool, out: Path | Non
 
     options.taken("a table of canary scores")
     if not isinstance(scores, tuple):
-        found, name = canary_scores.read_scores(Path(scores), options.trial), Path(scores).name
-    elif options.trial is not None:
-        raise InputError(f"trial is {options.trial}, but arrays are of one trial; leave trial out")
+        found, name = canary_scores.read_scores(Path(scores)), Path(scores).name
     else:
         found, name = canary_scores.of_arrays(scores), "(included, scores)"
     if out is not None:

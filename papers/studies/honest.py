@@ -84,7 +84,6 @@ class App:
 
     folder: of tests/apps; changes: of its run configuration; epsilon: exactly what all of its
     rounds give, None for what the app itself claims; unit: of the claim, where it is stated;
-    reporting: whether clients report an epsilon of their own, as who trains with Opacus does
     """
 
     name: str
@@ -92,7 +91,6 @@ class App:
     changes: Changes = field(default_factory=dict)
     epsilon: float | None = None
     unit: str | None = None
-    reporting: bool = False
 
 
 NOISE: Changes = {
@@ -129,7 +127,6 @@ RECORDED = (
     UNIFORM,
     AT_CLIENTS,
     *OWN,
-    _dp_app("own clipping, clients report an ε", "own-clipping", reporting=True),
     _dp_app(
         "LocalDpMod",
         "local-dp",
@@ -278,7 +275,7 @@ def _of_transcripts(privacy: str, seed: int) -> Said:
 def _of_recorded(app: App, seed: int) -> Said:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "server.fedt"
-        _play_app(app.folder, app.changes | {"transcript": str(path)}, seed, app.reporting)
+        _play_app(app.folder, app.changes | {"transcript": str(path)}, seed)
         claim = None if app.epsilon is None else Claim(app.epsilon, DELTA, unit=app.unit)
         delta = DELTA if claim is None else None
         report = transcript_audit.audit(
@@ -301,14 +298,11 @@ def _alarms(report: AuditReport[Any]) -> list[str]:
     return [one.why[:60] for one in report.findings if one.breaks]
 
 
-def _play_app(folder: str, changes: Changes, seed: int, reporting: bool = False) -> None:
-    """Run a Flower app once; its clients report an epsilon of their own where `reporting` is."""
+def _play_app(folder: str, changes: Changes, seed: int) -> None:
+    """Run a Flower app once."""
 
     def train(message: Message, context: Context, call_next: Any) -> Message:
-        reply = call_next(message, context)
-        for metrics in reply.content.metric_records.values() if reporting else ():
-            metrics["epsilon"] = 0.2
-        return reply
+        return call_next(message, context)  # type: ignore[no-any-return]
 
     with loaded(APPS / folder, changes, train) as app:
         set_seeds(seed)

@@ -82,7 +82,6 @@ def test_the_gravest_evidence_decides(name):
 FACTS = AppFacts(
     rounds=1,
     strategies="DP > FedAvg",
-    mods=(),
     multipliers=(4.0,),
     clipping_norm=1.0,
     client_clips=False,

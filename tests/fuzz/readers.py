@@ -224,8 +224,8 @@ def _purchases(folder):
 @_reader("scores of canaries")
 def _scores(folder):
     path = folder / "scores.csv"
-    path.write_text("trial,canary,included,score\n0,0,1,0.5\n0,1,0,-0.5\n1,0,1,1e3\n")
-    return Reader(path, lambda: canary_scores.read_scores(path, None))
+    path.write_text("canary,included,score\n0,1,0.5\n1,0,-0.5\n2,1,1e3\n")
+    return Reader(path, lambda: canary_scores.read_scores(path))
 
 
 @_reader("what a node remembers")

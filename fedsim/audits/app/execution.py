@@ -321,7 +321,6 @@ class _Run:
         return AppFacts(
             rounds=len(self._rounds),
             strategies=names(self._strategies[-1]),
-            mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in self._app.mods),
             multipliers=multipliers,
             clipping_norm=float(self._mechanisms[0].get("clipping_norm", 0.0)),
             client_clips=said.get("clipping") == "client",

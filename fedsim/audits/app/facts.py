@@ -38,7 +38,6 @@ class AppFacts:
 
     Attributes:
         strategies: class names from the outermost wrapper inwards.
-        mods: names of the clients' mods, outermost first.
         multipliers: noise of every round, as configured, over the largest change of the average by
             one client; () where theory does not know it.
         clipping_norm: of the first round; 0 without one.
@@ -56,7 +55,6 @@ class AppFacts:
 
     rounds: int
     strategies: str
-    mods: tuple[str, ...]
     multipliers: tuple[float, ...]
     clipping_norm: float
     client_clips: bool

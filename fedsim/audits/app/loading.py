@@ -39,7 +39,6 @@ class FlowerApp:
 
     Attributes:
         run_config: every declared key, dotted, overrides included.
-        mods: mods that the app put around its train functions, in its order.
         trains: whether its client app has a train function.
     """
 
@@ -47,7 +46,6 @@ class FlowerApp:
     server_app: ServerApp
     client_app: ClientApp
     run_config: dict[str, Scalar]
-    mods: tuple[object, ...]
     trains: bool
 
 
@@ -89,7 +87,7 @@ def loaded(
             f"the app declares no run configuration key '{undeclared[0]}'; it has "
             f"{', '.join(run_config)}"
         )
-    with _importable(root), _observed_clients(innermost) as (mods, trained):
+    with _importable(root), _observed_clients(innermost) as trained:
         server_app = _component(root, app["components"], "serverapp", ServerApp)
         client_app = _component(root, app["components"], "clientapp", ClientApp)
         yield FlowerApp(
@@ -97,7 +95,6 @@ def loaded(
             server_app=server_app,
             client_app=client_app,
             run_config={**run_config, **overrides},
-            mods=tuple(mods),
             trains=client_app in trained,
         )
 
@@ -150,9 +147,8 @@ def _importable(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list[ClientApp]]]:
-    """Put a mod into every ClientApp made inside; yield the app's mods, and the apps that train."""
-    mods_seen: list[object] = []
+def _observed_clients(innermost: Innermost) -> Iterator[list[ClientApp]]:
+    """Put a mod into every ClientApp made inside; yield those that train."""
     trained: list[ClientApp] = []
     make, train = ClientApp.__init__, ClientApp.train
 
@@ -160,7 +156,6 @@ def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list
         self: ClientApp, client_fn: Any = None, mods: list[Any] | None = None
     ) -> None:
         own = mods or []
-        mods_seen.extend(own)
         # Without a client_fn there is no train function to put the mod next to.
         make(self, client_fn, [*own, innermost] if client_fn is not None else own)
         if client_fn is not None:
@@ -170,12 +165,11 @@ def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list
         self: ClientApp, action: str = "default", *, mods: list[Any] | None = None
     ) -> Any:
         own = mods or []
-        mods_seen.extend(own)
         trained.append(self)
         return train(self, action, mods=[*own, innermost])
 
     with patched(ClientApp, "__init__", observed_make), patched(ClientApp, "train", observed_train):
-        yield mods_seen, trained
+        yield trained
 
 
 @contextmanager

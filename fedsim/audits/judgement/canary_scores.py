@@ -1,14 +1,13 @@
 """The audit of canary scores: what planted canaries prove about the epsilon of one training."""
 
 import csv
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, FiniteFloat, NonNegativeInt, ValidationError
+from pydantic import BaseModel, FiniteFloat, ValidationError
 
 import fedsim
 from adversaries.arrays import Bools, Floats
@@ -25,20 +24,19 @@ from fedsim.audits.results.rows import Row
 from fedsim.audits.results.view import View
 from fedsim.common import reading
 
-COLUMNS = ("trial", "canary", "included", "score")
+COLUMNS = ("included", "score")
 
 UNSUPPORTED = (
     "scores of canaries may disprove a claim, but cannot support it: they do not show the noise"
 )
-Scores = tuple[int, Bools, Floats]
-"""A trial, which of its canaries were in the training, by a fair coin each, and their scores."""
+Scores = tuple[Bools, Floats]
+"""Which canaries were in the training, by a fair coin each, and their scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoresDetails:
     """What the audit of canary scores alone has."""
 
-    trial: int
     count: int
     included: int
     bounds: Mapping[str, Bound]
@@ -52,7 +50,7 @@ ScoresReport = AuditReport[ScoresDetails]
 
 def audit(scores: Scores, name: str, options: AuditOptions) -> ScoresReport:
     """Return what scores prove about epsilon. Raises InputError for values that allow no bound."""
-    trial, included, values = scores
+    included, values = scores
     delta, guesses = options.stated_at, options.guesses or 0
 
     def bounds(confidence: float) -> Mapping[str, Any]:
@@ -81,7 +79,6 @@ def audit(scores: Scores, name: str, options: AuditOptions) -> ScoresReport:
         delta=delta,
         confidence=options.level,
         details=ScoresDetails(
-            trial=trial,
             count=values.size,
             included=int(included.sum()),
             bounds=bounds(options.level),
@@ -92,14 +89,14 @@ def audit(scores: Scores, name: str, options: AuditOptions) -> ScoresReport:
 
 
 def of_arrays(scores: Any) -> Scores:
-    """Return scores of the arrays (included [m], scores [m]) of one trial."""
+    """Return scores of the arrays (included [m], scores [m]) of one training."""
     coins, values = (np.asarray(each) for each in scores)
     if not np.isin(coins, (0, 1)).all():
         raise InputError(
             "the first array holds other values than true and false; give the arrays as "
             "(included, scores)"
         )
-    return 0, coins.astype(np.bool_), values.astype(np.float64)
+    return coins.astype(np.bool_), values.astype(np.float64)
 
 
 class _Row(BaseModel):
@@ -107,12 +104,10 @@ class _Row(BaseModel):
 
     included: Literal["0", "1"]
     score: FiniteFloat
-    trial: NonNegativeInt = 0
-    canary: str = ""
 
 
-def read_scores(path: Path, trial: int | None) -> Scores:
-    """Return the scores of a trial in a CSV file; None for its first trial."""
+def read_scores(path: Path) -> Scores:
+    """Return the scores of a CSV file, whose rows are the canaries of one training."""
     try:
         rows = _rows(path)
     except InputError:
@@ -120,20 +115,8 @@ def read_scores(path: Path, trial: int | None) -> Scores:
     except (csv.Error, *reading.DAMAGE) as error:
         why = reading.reason(error)
         raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
-    named = Counter((row.trial, row.canary) for row in rows if row.canary)
-    for (number, canary), times in named.items():
-        if times > 1:
-            raise InputError(
-                f"'{path}': canary {canary!r} of trial {number} occurs {times} times, but it had "
-                "one coin; keep one row of each"
-            )
-    numbers = {row.trial for row in rows}
-    number = min(numbers) if trial is None else trial
-    if number not in numbers:
-        raise InputError(f"'{path}' has no trial {number}; it has {min(numbers)} to {max(numbers)}")
-    chosen = [row for row in rows if row.trial == number]
-    coins = np.array([row.included == "1" for row in chosen])
-    return number, coins, np.array([row.score for row in chosen])
+    coins = np.array([row.included == "1" for row in rows])
+    return coins, np.array([row.score for row in rows])
 
 
 def _rows(path: Path) -> list[_Row]:
@@ -142,10 +125,12 @@ def _rows(path: Path) -> list[_Row]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         header = [name.strip() for name in next(lines, [])]
+        if "trial" in header:
+            raise InputError(f"'{path}' has a column 'trial'; give the rows of one training alone")
         for name in COLUMNS:
             if header.count(name) > 1:
                 raise InputError(f"'{path}' has {header.count(name)} columns '{name}'; keep one")
-        for line in filter(None, lines if {"included", "score"} <= {*header} else ()):
+        for line in filter(None, lines if {*COLUMNS} <= {*header} else ()):
             place = f"'{path}', line {lines.line_num}"
             if len(line) > len(header):
                 raise InputError(f"{place}: more fields than the header has; give one score a row")

@@ -17,7 +17,7 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
     "a training loop": (*CODE, "data", "records", "target"),
     "a recorded transcript": ("delta",),
-    "a table of canary scores": ("delta", "guesses", "trial"),
+    "a table of canary scores": ("delta", "guesses"),
     "an auditor's transcript": (
         *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
     ),
@@ -37,7 +37,6 @@ class AuditOptions:
         worlds: run directory that says which beliefs were right, for an auditor's transcript.
         guesses: number of canaries of scores to guess; 0 for one in eight, -1 for the best of
             several numbers.
-        trial: number of the trial of scores.
     """
 
     claim: Claim | None = None
@@ -59,7 +58,6 @@ class AuditOptions:
     no_challenge: bool | None = None
     worlds: Path | None = None
     guesses: int | None = None
-    trial: int | None = None
 
     def __post_init__(self) -> None:
         if self.claim is not None and self.delta is not None:

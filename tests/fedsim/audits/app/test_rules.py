@@ -25,7 +25,6 @@ from fedsim.privacy.mechanism import Neighbouring
 FACTS = AppFacts(
     rounds=2,
     strategies="DP > FedAvg",
-    mods=(),
     multipliers=(4.0, 4.0),
     clipping_norm=1.0,
     client_clips=False,
