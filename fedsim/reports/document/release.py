@@ -18,8 +18,8 @@ DECIDE = (
 HARDLY = "{what} protects hardly anyone: {who} can tell it of one {unit} in up to {most} of cases."
 PROPOSED = "A proposal: no model here is final, and nothing may be released."
 SUPPORTED = (
-    "Supported is no approval: by itself, ε = {epsilon} allows up to {most} right answers about "
-    "one {unit}; this noise allows {limit}."
+    "Supported; you decide whether it is enough: with this noise, an adversary is right in at most "
+    "{limit} of cases (guessing: 50%); ε = {epsilon} alone allows {most}."
 )
 OBJECTED = " An alarm names a mistake that theory has counted."
 HIGH = 0.95

@@ -94,13 +94,13 @@ def released(report: AuditReport[Any]) -> str:
         return release.CONTRADICTED
     if not supported or report.claim is None:
         return UNSUPPORTED[report.verdict]
-    claim = report.claim
-    note = "" if report.row.limit is None else report.row.limit.note
+    claim, limit = report.claim, report.row.limit
+    if limit is None:
+        return release.UNTOLD
     told = release.SUPPORTED.format(
         epsilon=number(claim.epsilon),
         most=percent(share(advantage_of_epsilon(claim.epsilon, claim.delta))),
-        unit=report.unit or "record",
-        limit=f"{_cells(report.row)[1]}{f' ({note})' * bool(note)}",
+        limit=f"{_cells(report.row)[1]}{f' ({limit.note})' * bool(limit.note)}",
     )
     return f"{told}{release.OBJECTED * bool(report.alarms)}"
 
