@@ -1,7 +1,6 @@
 """TOML tables as typed, validated data, with types of their keys and errors in one line."""
 
-import math
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -36,22 +35,5 @@ def explain(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         *table, name = map(str, first["loc"])
         return f"unknown key '{name}'" + (f" in {'.'.join(table)}" if table else "")
-    if meant := _number_meant(first["input"], first["type"]):
-        return f"{key} is {first['input']!r}, which is text, not a number; write {meant}"
     message = message[0].lower() + message[1:]
     return f"{key} is {first['input']!r}: {message.replace('input', 'it', 1)}"
-
-
-def _number_meant(given: Any, complaint: str) -> str | None:
-    """Return the TOML form of the number in a text; None: the text is no number."""
-    if complaint not in ("float_type", "int_type") or not isinstance(given, str):
-        return None
-    try:
-        number = float(given)
-    except ValueError:
-        return None
-    if not math.isfinite(number):
-        return None
-    if complaint == "int_type":
-        return str(int(number)) if number.is_integer() else None
-    return repr(number)

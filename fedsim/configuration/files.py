@@ -16,9 +16,6 @@ from fedsim.configuration.experiment import Config
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import JOBS, TABLE, TARGETS, overlaid
 
-HUGGING_FACE = "hf:"
-"""Prefix of a data.name that names the folder of a Hugging Face data set."""
-
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted key, value) of nested tables, with keys as Flower forms them."""
@@ -60,7 +57,7 @@ def _parsed(items: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Config:
     """Return the configuration of a flat map. Cached, since a node reads it with each message."""
     values = dict(items)
     tree: dict[str, dict[str, Any]] = {}
-    for key, value in _with_path(values).items():
+    for key, value in values.items():
         if key not in KNOWN_KEYS:
             raise InputError(f"unknown key '{key}'{_suggestion(key)}")
         table, name = key.split(".")
@@ -115,19 +112,6 @@ def load(
     return from_run_config(values if job is None else JOBS[job](values))
 
 
-def _with_path(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values with data.name = "hf:PATH" split into data.name and data.root."""
-    name = values.get("data.name")
-    if not (isinstance(name, str) and name.startswith(HUGGING_FACE)):
-        return values
-    path = name.removeprefix(HUGGING_FACE)
-    if values.get("data.root", path) != path:
-        raise InputError(
-            f"data.name is '{name}', but data.root is '{values['data.root']}'; name the folder once"
-        )
-    return {**values, "data.name": HUGGING_FACE.rstrip(":"), "data.root": path}
-
-
 def _read_schema(values: dict[str, Any], folder: Path) -> None:
     """Replace the path of a schema's file with its text. Raises InputError if it is unreadable."""
     named = values.get("data.public-schema")
@@ -177,17 +161,7 @@ def dump(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
 
 
-FIXED_SIZE = ("fraction", "fraction-fit", "fraction-train", "clients-per-round", "cohort-size")
-"""Names that other frameworks use for a cohort of a fixed size."""
-
-
 def _suggestion(key: str) -> str:
-    if key.rpartition(".")[2] in FIXED_SIZE:
-        return (
-            ". fedsim does not simulate a fixed number of clients in a round. Amplification by "
-            "such sampling is proven only where another client replaces a client. Set "
-            "federation.sampling-rate, which samples each client independently"
-        )
     if key in Config.model_fields:
         within = next(dotted for dotted in KNOWN_KEYS if dotted.startswith(f"{key}."))
         return f", which is a table; give one of its keys, such as {within}"

@@ -137,15 +137,6 @@ def test_a_run_killed_in_a_round_ends_as_if_it_had_not_been(name, small, tmp_pat
     assert _report(directory) == _report(whole)
 
 
-def test_an_event_that_a_kill_tore_is_skipped(small, tmp_path):
-    directory = RunDirectory.create(tmp_path / "run", small())
-    with (directory.path / "events.jsonl").open("w") as file:
-        file.write('{"phase": "trai')
-    directory.log_event(phase="training")
-    directory.log_event(phase="done")
-    assert [event["phase"] for event, _ in directory.events()] == ["done"]
-
-
 def test_one_directory_has_one_run_at_a_time(small, tmp_path):
     config = small(TINY)
     directory = RunDirectory.create(tmp_path / "run", config)
@@ -284,19 +275,6 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small):
 
     with pytest.raises(InputError, match=r"2 of 3 clients connected.*a node failed: Node Unav"):
         _connected(FaultyGrid(small(TINY), dead), 0.1)
-
-
-@pytest.mark.parametrize("claimed", [None, float("nan")])
-def test_a_node_that_does_not_say_what_it_holds_is_named(claimed, small):
-    def silent(message, reply):
-        if claimed is None:
-            del reply.content[messages.METRICS]
-        else:
-            reply.content.metric_records[messages.METRICS]["partition"] = claimed
-        return reply
-
-    with pytest.raises(RuntimeError, match="node 1000 failed to identify itself: invalid reply: "):
-        _connected(FaultyGrid(small(TINY), silent), 1.0)
 
 
 class CrowdedGrid(FaultyGrid):

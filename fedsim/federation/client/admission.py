@@ -28,7 +28,6 @@ from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, forms, messages
 from fedsim.federation.protocol.consent import (
-    DELTA_LIMIT,
     EPSILON_LIMIT,
     MAX_TRIALS,
     RefusedError,
@@ -488,14 +487,9 @@ def _check_rounding(received: Received, terms: Terms) -> None:
     try:
         fixed_point.check_rounding(grid, steps, terms.delta_limit, terms.epsilon_limit)
     except InputError as error:
-        most = math.floor(100 * fixed_point.largest_epsilon(grid, steps, terms.delta_limit))
-        if not most:
-            raise RefusedError(str(error)) from None
         raise RefusedError(
-            f"this client's {EPSILON_LIMIT} is {terms.epsilon_limit:g}, but the integers of "
-            f"secure aggregation keep no guarantee above epsilon {most / 100:g} at its "
-            f"{DELTA_LIMIT} = {terms.delta_limit:g}; set {EPSILON_LIMIT} = {most / 100:g} or "
-            "less in the node's config"
+            f"this client's {EPSILON_LIMIT} is {terms.epsilon_limit:g}, and {error}; or set a "
+            f"smaller {EPSILON_LIMIT} in the node's config"
         ) from None
 
 

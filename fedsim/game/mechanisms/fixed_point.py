@@ -205,12 +205,6 @@ def check_rounding(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: 
         )
 
 
-def largest_epsilon(fixed_point: FixedPoint, rounds: int, delta: float) -> float:
-    """Return the largest epsilon at which `check_rounding` allows some rounds; 0 for none."""
-    allowed = NEGLIGIBLE * delta / fixed_point.total_variation(rounds)
-    return math.log(allowed - 1) if allowed > 2 else 0.0
-
-
 def summed(messages: Iterable[Words]) -> Words:
     """Return the sum of at least one message modulo 2^32."""
     first, *others = messages

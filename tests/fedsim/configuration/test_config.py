@@ -197,13 +197,3 @@ def test_a_target_that_is_given_takes_the_place_of_the_default():
 def test_a_gpu_without_float64_is_refused_with_the_reason(device):
     with pytest.raises(InputError, match=f"run.device is {device}, but .* lack float64.*; set it"):
         from_run_config({"run.device": device})
-
-
-def test_a_changed_copy_has_objects_of_its_own_values():
-    config = Config()
-    assert config.participation.clients == config.federation.clients
-    more = config.federation.model_copy(update={"clients": config.federation.clients + 1})
-    changed = config.model_copy(update={"federation": more})
-    assert changed.participation.clients == config.federation.clients + 1
-    assert changed.scheme.federation is more
-    assert config.scheme.federation is config.federation

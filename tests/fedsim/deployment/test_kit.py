@@ -110,18 +110,6 @@ def test_scripts_are_valid_and_settings_can_be_read(written):
     assert kit.settings(written / "clients" / "client-1")["SUPERLINK"] == "federation.example:8443"
 
 
-def test_nodes_of_one_machine_have_ports_of_their_own(written):
-    places = [kit.folder(written, machine) for machine in kit.read_kit(written).nodes]
-    assert len({kit.port(place, "NODE_PORT") for place in places}) == 3
-
-
-def test_an_auditor_steps_back_for_the_clients_of_its_machine(written):
-    niceness = {
-        m: kit.settings(kit.folder(written, m))["NICE"] for m in kit.read_kit(written).nodes
-    }
-    assert niceness == {"client-0": "0", "client-1": "0", "auditor": "19"}
-
-
 def test_a_client_consents_to_nothing_until_it_says_so(written):
     values = tomllib.loads((written / "clients" / "client-1" / "node.toml").read_text())
     assert values == {
@@ -156,24 +144,6 @@ def test_an_auditor_records_where_nobody_else_may_read(written):
     assert values == {"role": "auditor", "transcript-path": "../transcripts"}
     assert (place / "transcripts").is_dir()
     assert "fedsim audit transcripts --follow\n" in (written / "README.md").read_text()
-
-
-def test_without_an_auditor_nobody_is_told_of_one(tmp_path):
-    kit.write_kit(tmp_path / "kit", "federation.example", 8443, 2)
-    assert "### The auditor" not in (tmp_path / "kit" / "README.md").read_text()
-    assert not (tmp_path / "kit" / "auditor").exists()
-
-
-def test_a_clients_canaries_are_off_until_it_takes_the_comment_away(written):
-    text = (written / "clients" / "client-0" / "node.toml").read_text()
-    assert tomllib.loads(text.replace("# canary-seed", "canary-seed"))["canary-seed"] == 0
-
-
-def test_a_port_that_is_none_is_refused(written):
-    path = written / "server" / "settings.env"
-    path.write_text(path.read_text().replace("PORT=8443", "PORT=many"))
-    with pytest.raises(InputError, match="PORT is 'many'"):
-        kit.port(written / "server", "PORT")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"client-0": 7}', '{"client-0": {"node": "7"}}'])
@@ -216,12 +186,6 @@ def test_what_is_no_host(tmp_path, host):
     with pytest.raises(InputError, match="neither a host name"):
         kit.write_kit(tmp_path / "kit", host, 8443, 2)
     assert not (tmp_path / "kit").exists()
-
-
-@pytest.mark.parametrize("listen", ["0.0.0.0", "127.0.0.1", "::"])
-def test_a_server_listens_on_an_address(tmp_path, listen):
-    kit.write_kit(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
-    assert kit.settings(tmp_path / "kit" / "server")["LISTEN"] == listen
 
 
 @pytest.mark.parametrize("listen", ["a; touch pwned", "", "$(id)", "eth0", "::1%a; touch pwned"])

@@ -109,9 +109,9 @@ def test_options_override_the_file(fedsim, experiment, tmp_path):
         (["audit.attacks=lira,none"], "'none' must stand alone; remove it, or all others"),
         (
             ["training.sampling-rate=.1"],
-            "is '.1', which is text, not a number; write 0.1",
+            "is '.1': it should be a valid number",
         ),
-        (["training.rounds=07"], "is '07', which is text, not a number; write 7"),
+        (["training.rounds=07"], "is '07': it should be a valid integer"),
         (["trials=3"], "which is a table; give one of its keys, such as trials.count"),
         (["run.max-memory=5"], "takes 132 KiB between"),
         (["run.max-memory=5"], "but the limit is 5 bytes (run.max-memory)"),

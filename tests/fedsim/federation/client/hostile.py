@@ -195,7 +195,6 @@ CASES = (
     _reads("csv"),
     _reads("npz"),
     _reads("hf"),
-    _reads("hf:."),
     _reads("idx"),
     _reads("images"),
     _reads("mnist"),

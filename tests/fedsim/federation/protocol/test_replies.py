@@ -161,13 +161,6 @@ def test_an_impossible_computing_time_is_false(seconds):
     assert "computed for" in found.failed[0]
 
 
-def test_a_reply_without_any_metrics_is_false():
-    answer = Message(RecordDict(), reply_to=Message(RecordDict(), 1000, "train"))
-    found = replies.sort_out([answer], {0: 1000}, [0], lambda reply: None)
-    assert found.missing == ()
-    assert "invalid reply" in found.failed[0]
-
-
 def test_why_a_node_failed_is_told_without_the_traceback_before_it():
     asked = Message(RecordDict(), dst_node_id=7, message_type="train")
     traceback = "\n".join(f'File "app/{depth}.py", line 1, in train' for depth in range(100))

@@ -332,44 +332,6 @@ def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(mak
     )
 
 
-@pytest.mark.parametrize("trust", ["central", "local", "distributed"])
-@pytest.mark.parametrize("tolerated", [0, 2])
-def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
-    tolerated, trust, make, opened
-):
-    config = make(
-        SYSTEM,
-        TOLERANT,
-        {"federation.trust": trust, "federation.tolerated-dropouts": tolerated},
-    )
-    directory = opened(config)
-    for trials, rounds in ((range(4), 2), (range(4, 8), 1), (range(4, 8), 2)):  # the second killed
-        attempt = Ledger(config.scheme, directory).begin(trials, 2, Z)
-        for round in range(1, rounds + 1):
-            attempt.charge(round, range(5))
-            attempt.settle(round, range(5))
-    rows = ledger.read(directory)
-    everything = spending.describe_everything(config.scheme, Z, rows)
-    assert everything is not None
-    assert everything.count == 4 * 5
-    assert spending.describe(config.scheme, Z, rows).count == 3
-    assert spending.trainings(rows) == 8
-    assert attempt.epsilon == epsilons(config, rows, all_trials=True)[-1]
-    for vantage in Vantage:
-        total = PLD.epsilon(everything.towards(vantage), DELTA)
-        assert epsilons(config, rows, vantage, all_trials=True)[-1] == total
-    seed = make(TOLERANT, {"federation.tolerated-dropouts": tolerated})
-    assert spending.describe_everything(seed.scheme, Z, rows) is None
-
-
-def test_a_run_without_a_ledger_is_described_by_its_configuration(make, opened):
-    config = make({"training.rounds": 5})
-    assert spending.describe_run(opened(config)) == (privacy.describe(config.scheme, Z), None)
-    spent = spending.curve(config.scheme, Z, [])
-    assert spent.shape == (3, 3, 5)
-    np.testing.assert_allclose(spent[0, 1], [closed_form(n) for n in range(1, 6)])
-
-
 @pytest.mark.parametrize("kept", [None, 0, 2, 3, 5])
 def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_the_run(
     kept, make, opened
@@ -427,16 +389,6 @@ def test_the_running_value_never_understates_never_falls_and_ends_exact(rounds, 
     assert np.all(np.diff(running) >= 0)
     assert np.all(np.array(running) >= values)
     np.testing.assert_array_equal(running[:16], values[:16])
-
-
-@pytest.mark.parametrize("source", ["seed", "system"])
-@pytest.mark.parametrize("before", [1, 37, 96, 97])
-def test_a_restart_never_lowers_the_running_value(before, source, make, opened):
-    config = make({"privacy.noise-source": source})
-    rows = charged(config, opened(config), before, 97, rounds=97)
-    assert np.all(np.diff(epsilons(config, rows)) >= 0)
-    total = 97 + (before if source == "system" else 0)
-    assert epsilons(config, rows)[-1] == pytest.approx(closed_form(total))
 
 
 # The budget
@@ -523,16 +475,6 @@ def test_the_training_stops_at_the_last_round_within_the_budget(make, run, opene
     assert [event["rounds"] for event in events if "rounds" in event] == [4]
     seen = [event["epsilon"] for event in events if event.get("round") is not None]
     np.testing.assert_allclose(seen, [0, *(closed_form(n) for n in (1, 2, 3, 4))] * 2)
-
-
-def test_without_a_limit_all_rounds_run_and_are_accounted(make, opened):
-    config = make({"federation.trust": "local"}, SAMPLED)
-    report = execute(config, opened(config))
-    budget = report["budget"]
-    assert (budget["stop_at"], budget["stopped"], budget["rounds_run"]) == (None, False, 3)
-    assert budget["epsilon"]["participant"] == report["rows"]["participant"]["limit"]["epsilon"]
-    rows = {name: row["limit"]["epsilon"] for name, row in report["rows"].items()}
-    assert budget["epsilon"] == rows
 
 
 def test_the_row_is_on_disk_before_the_rounds_messages_leave(make, opened, monkeypatch):

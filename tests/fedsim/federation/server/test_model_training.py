@@ -1,10 +1,8 @@
 """A training is one run of the same rounds, attacked by nobody, whose model is kept."""
 
-import errno
 import hashlib
 import json
 import math
-import os
 import re
 from dataclasses import replace
 
@@ -16,7 +14,6 @@ from flwr.clientapp import ClientApp
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.commands.main import main
 from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.configuration.federation import TOLERATED, FederationConfig
 from fedsim.federation.client import client_ledger
@@ -24,7 +21,7 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.book import Book
-from fedsim.federation.runs.run_directory import CARD, RunDirectory
+from fedsim.federation.runs.run_directory import CARD
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance, checkpoint, nodes
 from fedsim.federation.server.acceptance import ClientFailedError
@@ -63,16 +60,6 @@ def _train(config, app=client_app.app):
     grid = InProcessGrid(app, config.federation.clients, to_run_config(plan.config))
     server_app.carry_out(grid, plan, directory)
     return directory
-
-
-def test_a_full_disk_is_named(training, monkeypatch):
-    config = training({})
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(RunDirectory, "log_event", lambda *_, **__: throw(full))
-    with pytest.raises(
-        InputError, match=re.escape(f"cannot write to '{config.run.out}': No space")
-    ):
-        _train(config)
 
 
 @pytest.mark.parametrize("changes", [{}, {"federation.trust": "local"} | ADAM])
@@ -299,13 +286,6 @@ def test_a_repeated_masked_round_without_a_client_is_charged_again():
     assert not FederationConfig(trust=Trust.DISTRIBUTED, **tolerant).repeats_answers
 
 
-def test_a_training_from_the_seed_is_no_guarantee_and_says_so(training):
-    directory = _train(training({}))
-    card = model_card.read_card(directory)
-    assert not card.privacy.guaranteed
-    assert "No guarantee of differential privacy" in (directory.path / model_card.PAGE).read_text()
-
-
 def test_a_damaged_model_is_refused_in_a_line(training):
     directory = _train(training({}))
     public = directory.path / saved_model.PUBLIC
@@ -448,28 +428,6 @@ def test_a_record_that_the_schema_refuses_is_named_to_its_client_alone(own, tmp_
         _train(own({}))
     assert "column" not in str(told.value)
     assert "column 'two': outside of the range 0 to 1" in caplog.text
-
-
-def test_predictions_of_a_file_are_the_models(own, tmp_path, capsys):
-    directory = _train(own({}))
-    public = tmp_path / "public.npz"
-    with pytest.raises(SystemExit, match="0"):
-        main(["predict", str(directory.path), str(public)])
-    header, *rows = capsys.readouterr().out.splitlines()
-    assert header == "class,p(no),p(yes)"
-    with pytest.raises(SystemExit, match="0"):
-        main(["predict", str(directory.path), str(public), "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert (found["classes"], found["predicted"]) == (
-        ["no", "yes"],
-        [row.split(",")[0] for row in rows],
-    )
-    right = np.array([row.split(",")[0] for row in rows]) == np.load(public)["label"]
-    utility = model_card.read_card(directory).utility
-    assert utility is not None
-    assert utility.records == 20  # data.held-out of the public ones
-    assert len(rows) == 30
-    assert np.mean(right) > 0.5
 
 
 def test_a_rehearsal_counts_the_records_that_a_training_divides_by(own):

@@ -171,8 +171,6 @@ def test_what_integers_leak_grows_with_epsilon_and_is_refused_where_it_counts():
     """(1 + e^epsilon) tau above delta/1000, also where a double has no such e^epsilon."""
     found, delta = grid(noise_multiplier=0.2), 1e-5
     edge = math.log(1e-3 * delta / found.total_variation(10))
-    assert fixed_point.largest_epsilon(found, 10, delta) == pytest.approx(edge)
-    assert fixed_point.largest_epsilon(grid(noise_multiplier=1e-9), 10, delta) == 0.0
     fixed_point.check_rounding(found, 10, delta, edge - 0.01)
     for epsilon in (edge + 0.01, 194.0, 1e4, math.inf):
         with pytest.raises(InputError, match=r"not negligible beside privacy\.delta"):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.configuration.files import from_run_config
 from fedsim.learning.data import load
 
 datasets = pytest.importorskip("datasets")
@@ -114,13 +113,6 @@ def test_a_pipe_in_the_folder_is_refused_before_anything_waits_for_it(tmp_path):
     os.mkfifo(tmp_path / "train.parquet")
     with pytest.raises(InputError, match="neither a file nor a folder"):
         load("hf", str(tmp_path))
-
-
-def test_the_folder_may_stand_in_the_name():
-    data = from_run_config({"data.name": "hf:/some/folder"}).data
-    assert (data.name, data.root) == ("hf", "/some/folder")
-    with pytest.raises(InputError, match="name the folder once"):
-        from_run_config({"data.name": "hf:/some/folder", "data.root": "/another"})
 
 
 def test_columns_may_have_the_names_of_arrays(tmp_path):
