@@ -37,9 +37,6 @@ UNREGISTERED = "unregistered"
 LAST = "run.json"
 """File of the server's folder with the id and the directory of the last submitted run."""
 
-IN_USE = "already in use"
-"""Flower's complaint about a public key that it already knows."""
-
 MOST_RUNS = "1000"
 """Runs that the SuperLink is asked for; the latest."""
 
@@ -113,7 +110,7 @@ def register(server: Path) -> dict[str, str]:
 
     A registered key keeps its node. All other nodes are unregistered, such as the node of a
     replaced key: their keys are refused from then on. Raises FlowerError, and InputError for keys
-    that are unreadable, equal, or of no machine of the federation, and while a run needs a node
+    that are unreadable or of no machine of the federation, and while a run needs a node
     that would be unregistered.
     """
     home = _home(server)
@@ -125,7 +122,7 @@ def register(server: Path) -> dict[str, str]:
             f"{', '.join(machines)}; delete it"
         )
     nodes = registered(server)
-    keys = _distinct({machine: fingerprint_of(path) for machine, path in files.items()})
+    keys = {machine: fingerprint_of(path) for machine, path in files.items()}
     living = {node for node, status in statuses(server).items() if status != UNREGISTERED}
     known = {nodes[machine].node for machine, key in keys.items() if _has(nodes, machine, key)}
     if living - known and unfinished(runs(server)):
@@ -150,30 +147,15 @@ def _has(nodes: Mapping[str, Registration], machine: str, key: str) -> bool:
     return machine in nodes and nodes[machine].key == key
 
 
-def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the keys by machine. Raises InputError if two machines have the same key."""
-    holders: dict[str, str] = {}
-    for machine, key in keys.items():
-        if (other := holders.setdefault(key, machine)) != machine:
-            raise InputError(
-                f"keys/{other}.pub and keys/{machine}.pub are the same key; copy each machine's "
-                "own node.key.pub"
-            )
-    return keys
-
-
 def _registered(home: Path, machine: str, path: Path, key: str) -> Registration:
     """Register a key. Raises FlowerError."""
     arguments = ["supernode", "register", str(path), kit.CONNECTION, "--name", machine]
     try:
         answer = flwr(home, *arguments)
     except FlowerError as error:
-        if IN_USE not in str(error).lower():
-            raise FlowerError(f"{machine}: {error}") from None
         raise FlowerError(
-            f"{machine}: the SuperLink knows keys/{path.name} as the key of another node, perhaps "
-            f"of an unregistered one, and accepts no key twice. Make a new key on {machine} "
-            "(ssh-keygen -t ecdsa -b 384), and copy its node.key.pub to this file."
+            f"{machine}: {error}. The SuperLink accepts no key twice, also of a node that was "
+            f"unregistered: if it knows keys/{path.name}, make a new key on {machine}"
         ) from None
     return Registration(str(answer["node-id"]), key)
 

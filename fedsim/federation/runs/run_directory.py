@@ -86,7 +86,6 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """Return the directory of an earlier run. Raises InputError if it is not one."""
-        _refuse_several(path)
         if not (path / "config.toml").is_file():
             raise InputError(f"'{path}' is not a run directory: it has no config.toml")
         return cls(path.absolute())
@@ -238,7 +237,6 @@ def holds_run(path: Path, config: Config) -> bool:
     """
     existing = path.absolute() / "config.toml"
     try:
-        _refuse_several(path)
         if existing.exists():
             old, tolerated = _load(existing), config.federation.tolerated_dropouts
             if config.run.job == "training" and tolerated > old.federation.tolerated_dropouts:
@@ -271,14 +269,6 @@ def _taken(file: IO[bytes]) -> bool:
     return True
 
 
-def _refuse_several(path: Path) -> None:
-    if (path / SUMMARY).is_file():
-        raise InputError(
-            f"'{path}' is not a run directory: it holds several runs, each in its own folder; name "
-            "one of these folders"
-        )
-
-
 def _load(path: Path) -> Config:
     try:
         return configuration.load(path)
@@ -292,10 +282,6 @@ def _load(path: Path) -> Config:
 def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
     path = directory.path
     if isinstance(error, FileNotFoundError):
-        if directory.has(CARD) and name != LAST_FILE:
-            return InputError(
-                f"'{path}' holds a trained model and has no {name}; read public/MODEL_CARD.md"
-            )
         return InputError(
             f"'{path}' has no {name}: the run is not finished; continue it with "
             f"{directory.resumed_by}"

@@ -248,7 +248,7 @@ def test_a_node_that_somebody_else_registered_is_unregistered(server, superlink)
 def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(server, superlink):
     deployment.register(server)
     superlink.nodes["101"] = "unregistered"
-    with pytest.raises(FlowerError, match=r"client-1: .* accepts no key twice. Make a new key"):
+    with pytest.raises(FlowerError, match=r"client-1: .* accepts no key twice"):
         deployment.register(server)
     _replace_key(server, "client-1")
     assert deployment.register(server) == {"client-0": "100", "client-1": "102"}
@@ -260,13 +260,9 @@ def test_a_superlink_that_begins_anew_is_told_every_key(server, superlink):
     assert deployment.register(server) == {"client-0": "101", "client-1": "102"}
 
 
-@pytest.mark.parametrize(
-    ("other", "complaint"), [("client-0.pub", "are the same key"), (None, "cannot read")]
-)
-def test_keys_that_cannot_be_told_apart_or_read_change_nothing(server, superlink, other, complaint):
-    keys = server / "keys"
-    (keys / "client-1.pub").write_bytes((keys / other).read_bytes() if other else b"no key")
-    with pytest.raises(InputError, match=complaint):
+def test_a_key_that_cannot_be_read_changes_nothing(server, superlink):
+    (server / "keys" / "client-1.pub").write_bytes(b"no key")
+    with pytest.raises(InputError, match="cannot read"):
         deployment.register(server)
     assert superlink.nodes == {}
 
