@@ -29,19 +29,19 @@ BUDGETS = {
 
 HELD = {
     "adversaries": 4_900,
-    "fedsim/common": 1_500,
+    "fedsim/common": 1_400,
     "fedsim/privacy": 2_800,
     "fedsim/configuration": 1_700,
     "fedsim/learning": 7_700,
     "fedsim/game": 3_700,
-    "fedsim/federation": 8_500,
-    "fedsim/deployment": 2_300,
+    "fedsim/federation": 8_400,
+    "fedsim/deployment": 2_200,
     "fedsim/audits": 12_700,
     "fedsim/reports": 8_100,
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 52_100,
+    "tests": 51_900,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
