@@ -29,7 +29,7 @@ BUDGETS = {
 
 HELD = {
     "adversaries": 4_900,
-    "fedsim/common": 1_400,
+    "fedsim/common": 1_500,
     "fedsim/privacy": 2_800,
     "fedsim/configuration": 1_700,
     "fedsim/learning": 7_700,

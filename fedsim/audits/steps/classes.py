@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.audits.steps.opacus_clipping import flat
 from fedsim.audits.steps.step import Step, watched_step
 from fedsim.audits.steps.watch import POISSON, Drawn, Watch, WatchedStep
+from fedsim.common.opacus_clipping import flat
 from fedsim.federation.transcripts.records import Scalar
 
 ORIGINAL = "_fedsim_original"  # attribute of a wrapper that holds the wrapped method

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.audits.steps.opacus_clipping import (
+from fedsim.common.opacus_clipping import (
     adds_opacus_noise,
     clipped_sums,
     clipped_to,
