@@ -27,7 +27,7 @@ from fedsim.reports.card_page import mechanism_towards
 from fedsim.reports.card_types import ModelCard, Privacy, Rehearsal, ReleasedTowards
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import first_screen, release, terminal
-from fedsim.reports.document.first_screen import share, shares
+from fedsim.reports.document.first_screen import most, share, shares
 from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
@@ -229,8 +229,9 @@ HEADINGS = "Limit", "ε at δ = {:.3g}"
 
 def _cells(one: Towards, card: ModelCard) -> list[str]:
     """Return the limits of an observer: of its right answers, and ε."""
-    limited = card.privacy.guaranteed and math.isfinite(one.epsilon)
-    return [percent(one.right_at_most), number(one.epsilon) if limited else "none"]
+    if not card.privacy.guaranteed or math.isinf(one.epsilon):
+        return [percent(one.right_at_most), "none"]
+    return [most(2 * one.right_at_most - 1, one.epsilon), number(one.epsilon)]
 
 
 def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> str:
