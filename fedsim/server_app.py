@@ -28,7 +28,6 @@ from fedsim.game import record_display
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.learning.data import distribution
-from fedsim.learning.data import schema as schemas
 from fedsim.learning.training import models, saved_model
 
 app = ServerApp()
@@ -134,7 +133,7 @@ def _experiment(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trai
 
 def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
     config = plan.config
-    clients, named = range(config.federation.clients), config.data.public_schema
+    clients = range(config.federation.clients)
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "runtime": RUNTIMES.get(type(grid).__name__, type(grid).__name__),
@@ -153,7 +152,7 @@ def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> di
         "held_out": len(loaded.split.held_out),
         **loaded.baseline,
         **_of_public_data(plan.challenge(), loaded),
-        "class_names": list(schemas.parse(named).classes) if named else [],
+        "of_class": loaded.of_class,
         "parameters": models.size(loaded.model),
         "frozen_parameters": models.frozen_parameters(loaded.model),
         "gradient_fallbacks": loaded.fallbacks(),

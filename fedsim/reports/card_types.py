@@ -92,9 +92,6 @@ class ModelUtility:
     """Names of the classes."""
     confusion: list[list[int]] = field(default_factory=list)
     """Records by class (rows) and by the model's answer (columns); empty where it is unknown."""
-    calibration: list[tuple[int, Real, Real]] = field(default_factory=list)
-    """Bins of records by the probability of their likeliest class: number of records, mean
-    probability, and share that is right."""
     errors: dict[str, tuple[Real, Real, Real]] = field(default_factory=dict)
     """Errors of a regression with their 95 % intervals. "mean_absolute" and "root_mean_squared" are
     shares of the target's range; "r_squared" has no unit."""

@@ -247,7 +247,6 @@ def _utility(
         clipped=last.get("clipped"),
         classes=classes,
         confusion=last.get("confusion", []),
-        calibration=[tuple(each) for each in last.get("calibration", [])],
         errors={name: tuple(each) for name, each in last.get("errors", {}).items()},
         target=target,
         baseline_loss=last.get("baseline_loss"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.numbers import OfClass, Proportion, Quality
 from fedsim.learning.training.criterion import judge
 from fedsim.learning.training.quality import Confusion, Share
 from fedsim.reports.card_types import ModelUtility
@@ -52,12 +52,7 @@ def quality_in(utility: ModelUtility) -> Quality | None:
         )
         for label, name in enumerate(utility.classes)
     ]
-    bins = [
-        SureRecords(records, sure, accuracy)
-        for records, sure, right in utility.calibration
-        if (accuracy := proportion(Share.of(round(right * records), records, CONFIDENCE)))
-    ]
-    return Quality(CONFIDENCE, classes, [list(row) for row in utility.confusion], bins)
+    return Quality(CONFIDENCE, classes, [list(row) for row in utility.confusion])
 
 
 SELDOM, NEARLY_ALWAYS = 0.01, 0.98

@@ -7,7 +7,7 @@ from typing import Annotated
 from adversaries.bounds.one_run import CanaryEstimate
 from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.intervals import EpsilonBound
-from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
+from fedsim.audits.results.numbers import REALS, Ends, Real
 from fedsim.learning.training.criterion import Measured
 
 Bound = Annotated[EpsilonBound, REALS]
@@ -156,22 +156,19 @@ class Utility:
     """model.task."""
     baseline_loss: Real | None = None
     """Mean loss of a model that has learnt nothing; None where only accuracies are compared."""
-    quality: Quality | None = None
-    """Quality of the final models by class, with intervals over trainings like these; None where
-    it was not measured."""
+    of_class: tuple[int, ...] = ()
+    """Held-out records of each class; empty without classes."""
 
     @property
     def measured(self) -> Measured:
         """The measures of the final models, for `judge`."""
-        classes = self.quality.classes if self.quality else []
         return Measured(
             task=self.task,
             records=self.records,
             accuracy=self.accuracy.mean[-1] if self.accuracy.mean else None,
             majority=self.majority,
             loss=self.loss.mean[-1] if self.loss.mean else None,
-            of_class=tuple(each.records for each in classes),
-            recalls=tuple(each.recall.value if each.recall else None for each in classes),
+            of_class=self.of_class,
             balanced_accuracy=self.balanced_accuracy,
             area_under_curve=self.area_under_curve,
             baseline_loss=self.baseline_loss,

@@ -77,26 +77,13 @@ class OfClass:
 
 
 @dataclass(frozen=True)
-class SureRecords:
-    """Records of one bin of the calibration curve, by the probability of their likeliest class."""
-
-    records: Real
-    """Number of records; the mean over the models of several trials."""
-    confidence: Real
-    accuracy: Proportion
-
-
-@dataclass(frozen=True)
 class Quality:
-    """How well models do on each class, and how sure they are, on held-out records."""
+    """How well a model does on each class of held-out records."""
 
     confidence: Real
     classes: list[OfClass]
     confusion: list[list[Real]]
-    """Records by class (rows) and by answer (columns); the mean over the models of several
-    trials."""
-    calibration: list[SureRecords]
-    """Bins that have records, rising."""
+    """Records by class (rows) and by answer (columns)."""
 
     @property
     def least_recall(self) -> tuple[str, float] | None:

@@ -1,7 +1,6 @@
 """Measurements at the configured vantage, Yeom's membership inference included."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from adversaries.attacks import membership
 from adversaries.bounds.lower_bounds import clopper_pearson_split
 from adversaries.bounds.rate_bounds import by_mu
 from adversaries.statistics import estimators
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results.measured import (
     CraftedResult,
@@ -20,63 +19,12 @@ from fedsim.audits.results.measured import (
     RoundSeries,
     Utility,
 )
-from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust import Vantage
-
-
-def over_trials(
-    confusions: Floats, calibrations: Floats, names: Sequence[str], confidence: float
-) -> Quality:
-    """Return the quality of the final models of E trials on the same records.
-
-    The intervals are over trainings like these, on these records.
-    """
-    of_class, answers = confusions.sum(2), confusions.sum(1)
-    right = confusions.diagonal(axis1=1, axis2=2)
-    records, sure, correct = np.moveaxis(calibrations, 2, 0)
-
-    return Quality(
-        confidence,
-        [
-            OfClass(
-                name,
-                int(of_class[0, label]),
-                proportion(right[:, label], of_class[:, label], confidence),
-                proportion(right[:, label], answers[:, label], confidence),
-            )
-            for label, name in enumerate(names)
-        ],
-        confusions.mean(0).tolist(),
-        [
-            SureRecords(
-                float(records[:, place].mean()), float(sure[:, place].sum() / total), accuracy
-            )
-            for place, total in enumerate(records.sum(0))
-            if (accuracy := proportion(correct[:, place], records[:, place], confidence))
-        ],
-    )
-
-
-def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | None:
-    """Return the ratio of two means over trials, with Student's interval of its linearisation.
-
-    None where the denominator is 0. Source: Cochran, "Sampling techniques" (1977), section 2.11,
-    the variance of a ratio of means.
-    """
-    if not of.sum():
-        return None
-    value = float(counted.sum() / of.sum())
-    apart = (counted - value * of) / of.mean()
-    if len(of) < 2 or np.ptp(apart) < 1e-12:  # values that did not vary do not show their variance
-        return Proportion(value, None)
-    interval = mean_interval(apart, confidence)
-    return Proportion(value, (max(0.0, value + interval.low), min(1.0, value + interval.high)))
-
 
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
@@ -117,19 +65,8 @@ def utility(run: AuditedRun) -> Utility:
         area_under_curve=_mean(run.transcript, "areas_under_curve"),
         task=run.config.model.task,
         baseline_loss=run.facts.get("baseline_loss"),
-        quality=_quality(run),
+        of_class=tuple(run.facts.get("of_class", ())),
     )
-
-
-def _quality(run: AuditedRun) -> Quality | None:
-    if "confusions" not in run.transcript:
-        return None
-    confusions = run.transcript["confusions"]
-    classes = confusions.shape[1]
-    names = run.facts.get("class_names", [])
-    if len(names) != classes:
-        names = [str(label) for label in range(classes)]
-    return over_trials(confusions, run.transcript["calibrations"], names, run.confidence)
 
 
 def _mean(transcript: Arrays, name: str) -> float | None:

@@ -66,7 +66,7 @@ class RunFacts(FactsPart):
     held_out: Count
     majority: Annotated[float, Field(ge=0, le=1)]
     baseline_loss: Length | None = None
-    class_names: list[str] = []
+    of_class: list[Count] = []
     target: TargetFacts | None = None
     data_sha256: str = ""
     parameters: Count

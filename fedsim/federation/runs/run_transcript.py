@@ -21,9 +21,6 @@ LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member
 LOSSES = ("challenge_loss", "population_losses")
 """Other arrays of records' losses, in the runs with LOSS_ATTACK."""
 
-COUNTS = ("confusions", "calibrations")
-"""Counts of the final models' answers."""
-
 RESIDUALS = ("squares", "freedoms", "repeats", "scales", "signals")
 """Statistics of residuals. The residual tests need all of them."""
 
@@ -38,7 +35,6 @@ Array = npt.NDArray[Any]
 ALLOWED: dict[str, tuple[Callable[[Array], Any], str]] = {
     "any": (lambda values: True, ""),
     "rate": (lambda values: (values >= 0) & (values <= 1), "has values that are not from 0 to 1"),
-    "count": (lambda values: np.isfinite(values) & (values >= 0), "has values that are no counts"),
     "length": (lambda values: values >= 0, "has values that are negative or NaN"),
     "number": (lambda values: ~np.isnan(values), "contains NaN"),
     # Log-odds add up over the rounds, so they stay NaN once they are.
@@ -65,8 +61,6 @@ ARRAYS: dict[str, tuple[str, str, str]] = {
     "losses": ("f", "JE", "any"),
     "balanced_accuracies": ("f", "E", "rate"),
     "areas_under_curve": ("f", "E", "rate"),
-    "confusions": ("f", "ELL", "count"),
-    "calibrations": ("f", "E*3", "count"),
     "epsilon_spent": ("f", "AVK", "any"),
     **dict.fromkeys(
         (
@@ -81,7 +75,7 @@ ARRAYS: dict[str, tuple[str, str, str]] = {
     ),
 }
 """Type, shape and values of each array. T: trials, K: rounds, J: rounds and the first model, E:
-evaluated trials, C: canaries, A: accounts, V: vantages, L: labels, S: bytes of a SHA-256, *: any.
+evaluated trials, C: canaries, A: accounts, V: vantages, S: bytes of a SHA-256, *: any.
 Arrays of another vantage than the configured one have its suffix."""
 
 
@@ -108,7 +102,7 @@ def read(directory: RunDirectory) -> Arrays:
             raise ValueError(f"its 'log_odds' has {trials} trials and {rounds} rounds")
         sizes = {"T": trials, "K": rounds, "J": rounds + 1, "E": min(evaluated, trials), "S": 32}
         sizes |= {"C": config.canaries.count, "A": len(config.participation.accounts)}
-        sizes |= {"V": len(Vantage), "3": 3}
+        sizes |= {"V": len(Vantage)}
         for name, array in arrays.items():
             _check(name, array, sizes, config.federation.vantage)
     return arrays
@@ -141,9 +135,8 @@ def _needed(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> list[str]:
     if at_server.seat(audit.mode).follows and Vantage.PARTICIPANT in watched:
         ending = suffix(Vantage.PARTICIPANT, vantage)
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]
-    for group, all_of in ((LOSS_ATTACK + LOSSES, LOSS_ATTACK), (COUNTS, COUNTS)):
-        if any(name in arrays for name in group):
-            needed += all_of
+    if any(name in arrays for name in LOSS_ATTACK + LOSSES):
+        needed += LOSS_ATTACK
     return needed
 
 

@@ -165,7 +165,8 @@ def train(training: Training, loaded: Federation) -> Arrays:
             utility |= loaded.baseline | {"task": task.name, "of_class": loaded.of_class}
             if state.round == batch.plan.rounds:
                 measures = loaded.measures(parameters)
-                final.update({name: each.cpu().numpy() for name, each in measures.items()})
+                kept = measures.keys() & model_training.OF_ONE.keys()
+                final.update({name: measures[name].cpu().numpy() for name in sorted(kept)})
                 utility |= model_training.of_final(measures)
         spent = strict_json({} if attempt is None else {"epsilon": attempt.epsilon})
         of_trials = [trials.start, trials.stop]

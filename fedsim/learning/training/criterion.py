@@ -113,6 +113,9 @@ def judge(measured: Measured) -> Judged:
     name, found = criterion(measured.of_class), classified(measured)
     if name == AUC and AUC not in found:
         name = BALANCED
+    # A balanced accuracy without its interval proves no learning.
+    if name == BALANCED and BALANCED in found and found[BALANCED].interval is None:
+        name = ACCURACY
     return found.get(name, found[ACCURACY])
 
 

@@ -14,9 +14,6 @@ from torch import Tensor
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval, clopper_pearson
 
-BINS = 10
-"""Bins of the calibration curve, equally wide in the probability of the likeliest class."""
-
 BOOTSTRAPS = 2000
 """Bootstrap samples for the intervals of a regression's errors."""
 
@@ -65,15 +62,6 @@ def answers_one_class(counts: Sequence[Sequence[float]]) -> bool:
     return several and max(answers, default=0) > NEARLY_EVERY * counted
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Records in one bin of the likeliest class's probability: their mean, and accuracy."""
-
-    records: int
-    confidence: float
-    accuracy: float
-
-
 def confusions(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the confusion matrices of T models, float64 [T, c, c]: rows are labels."""
     logits = _two_or_more(logits)
@@ -88,27 +76,6 @@ def confusion(logits: Tensor, labels: Tensor) -> Confusion:
     """Return the confusion matrix of one model."""
     counts = confusions(logits[None], labels)[0].long().tolist()
     return Confusion(tuple(tuple(row) for row in counts))
-
-
-def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the data of the calibration curves of T models, float64 [T, BINS, 3] on the CPU.
-
-    For each bin: records, the sum of their likeliest classes' probabilities, and right answers.
-    Source: Guo et al., "On calibration of modern neural networks" (2017), section 2.
-    """
-    sure, answers = _two_or_more(logits).double().softmax(-1).max(-1)
-    sure = sure.nan_to_num()  # NaN if the model diverged
-    bins = (sure * BINS).long().clamp(max=BINS - 1)
-    counted = torch.stack([torch.ones_like(sure), sure, (answers == labels).double()], -1)
-    table = torch.zeros(len(sure), BINS, 3, dtype=torch.float64)
-    # On the CPU, because a GPU would add in a different order each time.
-    return table.scatter_add_(1, bins[..., None].expand_as(counted).cpu(), counted.cpu())
-
-
-def calibration(logits: Tensor, labels: Tensor) -> tuple[Bin, ...]:
-    """Return the calibration curve of one model: the bins with records."""
-    rows = calibrations(logits[None], labels)[0].tolist()
-    return tuple(Bin(int(n), sure / n, right / n) for n, sure, right in rows if n)
 
 
 def _mean_absolute(predicted: Floats, target: Floats, axis: int) -> Floats:
@@ -218,11 +185,11 @@ MOST_CLASSES = 100
 
 
 def of_models(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return measures of T models, [T, ...] each, by their names in a transcript."""
+    """Return measures of T models, [T, ...] each, by their names."""
     counts = confusions(logits, labels)
     measures = {"balanced_accuracies": balanced_accuracies(counts)}
     if (areas := areas_under_curve(logits, labels)) is not None:
         measures["areas_under_curve"] = areas
     if counts.shape[1] <= MOST_CLASSES:
-        measures |= {"confusions": counts, "calibrations": calibrations(logits, labels)}
+        measures["confusions"] = counts
     return measures

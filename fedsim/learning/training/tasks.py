@@ -1,6 +1,5 @@
 """Tasks: the loss of a record, the measures of a model, and its baseline."""
 
-import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -163,12 +162,7 @@ class Classification(Task):
     def of_model(
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
     ) -> dict[str, Any]:
-        quality = _module("quality")
-        bins = quality.calibration(outputs, labels)
-        return {
-            "confusion": quality.confusion(outputs, labels).counts,
-            "calibration": [dataclasses.astuple(each) for each in bins],
-        }
+        return {"confusion": _module("quality").confusion(outputs, labels).counts}
 
 
 class NextToken(Task):

@@ -146,7 +146,7 @@ MANY_CLASSES = 30
 
 
 def blocks(quality: Quality, named: Callable[[str], str] = str) -> Iterator[Block]:
-    """Yield recall and precision of each class, the confusion matrix and the calibration curve."""
+    """Yield recall and precision of each class, and the confusion matrix."""
     names = [named(each.name) for each in quality.classes]
     rows = [
         [name, f"{each.records:,}", share(each.recall), share(each.precision)]
@@ -160,12 +160,6 @@ def blocks(quality: Quality, named: Callable[[str], str] = str) -> Iterator[Bloc
             [name, *map(_count, row)] for name, row in zip(names, quality.confusion, strict=True)
         ]
         yield tabulated(["class", *names], counts)
-    yield Prose("Confidence of the model, and its share of right answers:")
-    bins = [
-        [percent(each.confidence), share(each.accuracy), _count(each.records)]
-        for each in quality.calibration
-    ]
-    yield tabulated(["confidence", "right", "records"], bins)
 
 
 def share(proportion: Proportion | None) -> str | None:

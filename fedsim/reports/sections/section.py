@@ -104,15 +104,14 @@ def worths_in_full(report: Report) -> str:
     utility, measured = report.utility, report.utility.measured
     if not utility.accuracy.mean:
         return DASH
-    judged, quality = judge(measured), utility.quality
+    judged = judge(measured)
     worths = worth.as_text(judged.name, judged.value)
     if judged.name not in (AUC, BALANCED):
         first, loss = utility.accuracy.mean[0], utility.loss.mean[0]
         before = judge(replace(measured, accuracy=first, loss=loss)).value
         worths = f"{worth.as_text(judged.name, before)} → {worths}"
-    beside = worth.beside(measured, quality.least_recall if quality else None)
-    confusion = quality.confusion if quality else []
-    warning = worth.unless_learnt(measured, confusion, utility.loss.mean[0])
+    beside = worth.beside(measured)
+    warning = worth.unless_learnt(measured, loss_before=utility.loss.mean[0])
     return f"{worth.leading(judged.name)} {worths} ({beside}). {warning}".strip()
 
 

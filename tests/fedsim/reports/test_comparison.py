@@ -189,13 +189,9 @@ def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of):
 def test_uneven_classes_are_compared_by_their_criterion(written):
     """9 of 10 records are of one class: an accuracy of 90 % says nothing, and is not shown."""
     report = written("central").report
-    quality = report.utility.quality
-    assert quality
-    uneven = [replace(one, records=n) for one, n in zip(quality.classes, (90, 10), strict=False)]
 
     def ranking(area):
-        of_two = replace(quality, classes=uneven)
-        utility = replace(report.utility, quality=of_two, area_under_curve=area)
+        utility = replace(report.utility, of_class=(90, 10), area_under_curve=area)
         return replace(report, utility=utility)
 
     rows = _side_by_side([ranking(0.7), ranking(0.75)])

@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.audits.results.numbers import OfClass, Quality
 from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.verdicts import State
 from fedsim.configuration import Config, from_run_config, to_run_config
@@ -668,9 +667,7 @@ def test_right_answers_count_a_tie_as_half(report):
 
 def test_a_model_is_judged_by_the_criterion_of_its_task(report):
     """Uneven classes lead with AUC; what does no better than a constant answer is said so."""
-    classes = [OfClass("no", 820, None, None), OfClass("yes", 180, None, None)]
-    quality = Quality(0.95, classes, [[800, 20], [160, 20]], [])
-    uneven = replace(report.utility, records=1000, majority=0.82, quality=quality)
+    uneven = replace(report.utility, records=1000, majority=0.82, of_class=(820, 180))
     at_majority = replace(uneven.accuracy, mean=[0.2, 0.82])
     for area, learnt, words in (
         (0.645, True, "AUC 0.645 (a constant answer has 0.500, accuracy 82.0%, majority"),

@@ -92,14 +92,6 @@ DAMAGE = {
         lambda arrays: altered(arrays, "noise_stds", (1, 1), -1.0),
         "its 'noise_stds' has values that are negative",
     ),
-    "fewer than no answers": (
-        lambda arrays: altered(arrays, "confusions", (0, 0, 0), -1.0),
-        "its 'confusions' has values that are no counts",
-    ),
-    "answers without calibration": (
-        lambda arrays: {name: arrays[name] for name in arrays if name != "calibrations"},
-        "it has no 'calibrations'",
-    ),
     "losses of NaN": (
         lambda arrays: altered(arrays, "challenge_loss", slice(None), np.nan),
         "its 'challenge_loss' contains NaN",

@@ -18,7 +18,7 @@ def test_they_are_those_of_scikit_learn(classes):
     logits += torch.eye(classes)[labels]
     logits[0, :9] = 0.0  # ties
     found = quality.of_models(logits, labels)
-    assert set(found) == {*RATES, "confusions", "calibrations"}
+    assert set(found) == {*RATES, "confusions"}
     for trial, outputs in enumerate(logits):
         guesses, likely = outputs.argmax(-1), outputs.softmax(-1).numpy().round(12)
         counts = metrics.confusion_matrix(labels, guesses)
@@ -28,24 +28,10 @@ def test_they_are_those_of_scikit_learn(classes):
         scores = likely[:, 1] if classes == 2 else likely
         area = metrics.roc_auc_score(labels, scores, multi_class="ovr")
         assert float(found["areas_under_curve"][trial]) == pytest.approx(area)
-        np.testing.assert_allclose(found["calibrations"][trial], _binned(likely, labels.numpy()))
     assert majority_share(labels) == int(labels.bincount().max()) / 200
 
 
 RATES = "balanced_accuracies", "areas_under_curve"
-
-
-def _binned(likely, labels):
-    """Count records one by one."""
-    rows = np.zeros((quality.BINS, 3))
-    for record, label in zip(likely, labels, strict=True):
-        sure = record.max()
-        rows[min(int(sure * quality.BINS), quality.BINS - 1)] += (
-            1,
-            sure,
-            record.argmax() == label,
-        )
-    return rows
 
 
 def test_one_logit_has_the_area_of_two_and_one_class_has_none():
@@ -125,14 +111,3 @@ def test_one_logit_is_two_classes_and_a_class_without_records_has_no_recall():
 )
 def test_answers_of_one_class_are_noticed(counts, one):
     assert quality.answers_one_class(counts) == one
-
-
-def test_of_a_model_that_knows_its_odds_each_bin_is_right_as_often_as_it_says():
-    draw = torch.Generator().manual_seed(1)
-    logits = 2 * torch.randn(40000, 3, generator=draw, dtype=torch.float64)
-    labels = torch.multinomial(logits.softmax(1), 1, generator=draw)[:, 0]
-    bins = quality.calibration(logits, labels)
-    assert sum(each.records for each in bins) == 40000
-    for each in bins:
-        error = (each.confidence * (1 - each.confidence) / each.records) ** 0.5
-        assert abs(each.accuracy - each.confidence) < 4 * error + 1e-9
