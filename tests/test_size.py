@@ -32,7 +32,7 @@ HELD = {
     "fedsim/common": 1_500,
     "fedsim/privacy": 2_800,
     "fedsim/configuration": 1_700,
-    "fedsim/learning": 7_700,
+    "fedsim/learning": 7_600,
     "fedsim/game": 3_700,
     "fedsim/federation": 8_400,
     "fedsim/deployment": 2_200,
@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 51_900,
+    "tests": 51_800,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
