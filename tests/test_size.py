@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_700,
     "fedsim/federation": 8_400,
     "fedsim/deployment": 2_200,
-    "fedsim/audits": 12_700,
+    "fedsim/audits": 12_600,
     "fedsim/reports": 8_100,
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
     "papers": 6_900,
-    "tests": 51_800,
+    "tests": 51_700,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -210,7 +210,7 @@ class _Watch(RoundSink):
 class _Run:
     def __init__(self, script: Script | None, app: FlowerApp) -> None:
         self.script, self._app = script, app
-        self.statements: list[AppStatement] = []
+        self.statement: AppStatement | None = None
         self.seeded = False
         self._answered, self._failed = False, ""  # `_failed`: first failure of a client
         self._recorders: list[tuple[Strategy, ServerRecorder]] = []
@@ -328,7 +328,7 @@ class _Run:
             seeded=self.seeded,
             normal=bool(multipliers) and not own,
             bare=release is not None and release.noise == "none" and not claimed,
-            statements=tuple(self.statements),
+            statement=self.statement,
             findings=tuple(
                 each
                 for each in findings
@@ -365,8 +365,7 @@ def _hooks(recorder: _Run, grid: _AuditGrid) -> Iterator[None]:
 
     def spent(self: RdpAccountant, delta: float | None = None) -> Any:
         result = answer(self, delta)
-        statement = AppStatement(result.epsilon, result.delta, result.num_releases)
-        recorder.statements.append(statement)
+        recorder.statement = AppStatement(result.epsilon, result.delta, result.num_releases)
         return result
 
     def noted(set_generator: Any) -> Any:

@@ -25,7 +25,7 @@ UNBOUNDED_WEIGHT = 1e9
 
 @dataclass(frozen=True)
 class AppStatement:
-    """An answer of the app's accountant."""
+    """The last answer of the app's accountant."""
 
     epsilon: float
     delta: float
@@ -62,7 +62,7 @@ class AppFacts:
     seeded: bool
     normal: bool
     bare: bool
-    statements: tuple[AppStatement, ...]
+    statement: AppStatement | None
     findings: tuple[Finding, ...]
     unknown: str
     doubts: tuple[str, ...]
@@ -71,10 +71,9 @@ class AppFacts:
     @property
     def claim(self) -> Claim | None:
         """The app's own claim: its accountant's last answer."""
-        if not self.statements:
+        last, source = self.statement, "the app's accountant, at the end of the run"
+        if last is None:
             return None
-        last = self.statements[-1]
-        source = "the app's accountant, at the end of the run"
         return Claim(last.epsilon, last.delta, source, Vantage.PARTICIPANT, "client")
 
 

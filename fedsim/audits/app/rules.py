@@ -29,7 +29,7 @@ class RuleSubject:
 
 def _lost(subject: RuleSubject) -> tuple[int, int] | None:
     facts = subject.seen.facts
-    counted = facts.statements[-1].releases if facts.statements else facts.rounds
+    counted = facts.rounds if facts.statement is None else facts.statement.releases
     return (counted, facts.rounds) if counted < facts.rounds else None
 
 

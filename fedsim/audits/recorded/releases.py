@@ -21,7 +21,8 @@ from fedsim.audits.steps.step import number
 
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "
-    "part of the recorded updates; fedsim audit APP runs the app and judges it"
+    "part of their updates, and no audit judges it. For claims about records, record each client's "
+    "steps of Opacus, or audit the app"
 )
 UNBOUNDED = "no clipping norm was recorded, and noise gives no guarantee without one"
 JUDGED = (

@@ -32,7 +32,7 @@ FACTS = AppFacts(
     seeded=False,
     normal=True,
     bare=False,
-    statements=(),
+    statement=None,
     findings=(),
     unknown="",
     doubts=(),
@@ -59,8 +59,8 @@ def epsilon(observed, neighbouring=Neighbouring.ADD_REMOVE):
     [
         (seen(), {}),
         (seen(weighted_by="num-examples"), {"weighted-average": "alarm"}),
-        (seen(statements=(AppStatement(9.0, 1e-5, 1),)), {"rebuilt-accountant": "caution"}),
-        (seen(statements=(AppStatement(9.0, 1e-5, 2),)), {}),
+        (seen(statement=AppStatement(9.0, 1e-5, 1)), {"rebuilt-accountant": "caution"}),
+        (seen(statement=AppStatement(9.0, 1e-5, 2)), {}),
         (seen(client_clips=True, unclipped=True), {"client-clipping": "alarm"}),
         (seen(unclipped=True), {}),  # the server clips
         (seen(seeded=True), {"seeded-noise": "alarm"}),
@@ -100,8 +100,7 @@ def test_theory_composes_the_rounds_and_knows_nothing_under_an_alarm():
 
 
 def test_the_app_claims_what_its_accountant_said_last():
-    statements = (AppStatement(1.0, 1e-5, 1), AppStatement(2.0, 1e-5, 2))
-    claim = replace(FACTS, statements=statements).claim
+    claim = replace(FACTS, statement=AppStatement(2.0, 1e-5, 2)).claim
     assert claim is not None and (claim.epsilon, claim.unit) == (2.0, "client")
     assert FACTS.claim is None
 

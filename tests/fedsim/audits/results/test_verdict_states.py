@@ -6,31 +6,13 @@ from typing import get_args
 
 import pytest
 
-from fedsim.audits.results.verdicts import TABLE, State, standing, words_of
+from fedsim.audits.results.verdicts import TABLE, State, words_of
 
 DOCS = Path(__file__).parents[4]
 TUTORIAL, READING = (
     DOCS / "docs/start" / f"{name}.md" for name in ("tutorial", "reading-a-report")
 )
 PRINTED = re.compile(r"^(?:server|participant|released model)  +.*  (\S.*)$", re.M)
-
-
-@pytest.mark.parametrize(
-    ("interval", "exact", "state", "text"),
-    [
-        ((0.1, 0.2), True, "below", "Below the limit"),
-        ((0.1, 0.2), False, "attack-below", "Attack below the limit"),
-        ((0.1, 0.4), True, "agrees", "Agrees with theory"),
-        ((0.4, 0.5), True, "above-by-chance", "Above the limit, within chance"),
-        (None, True, "not-measured", "Limited by theory"),
-    ],
-)
-def test_an_interval_is_called_what_it_is(interval, exact, state, text):
-    found = standing(interval, 0.3, exact=exact)
-    assert (found, words_of(found).text) == (state, text)
-    # An alarm outweighs whatever the advantage shows, and no limit whatever was measured.
-    assert standing(interval, 0.3, exact=exact, alarmed=True) == "contradicted"
-    assert standing(interval, 1.0, exact=exact) == "no-limit"
 
 
 def test_every_state_has_words_of_the_table_and_one_alone_is_good():
