@@ -5,31 +5,30 @@ from unittest.mock import patch
 import pytest
 from variants import CORRECT, MUTANTS, Variant, noise_of, play
 
-from fedsim.audits.measurements.residual_report import SHARED
 from fedsim.privacy.participation import sampling
 from fedsim.privacy.participation.sampling import participation
 
 TRIALS, ROUNDS = 32, 8
 
-CAUSES = {
-    "no noise": ("residual_noise", "no noise was added at all"),
-    "half the noise": ("residual_noise", "less noise was added than was accounted for"),
-    "uniform noise of the right variance": ("residual_shape", "uniform noise"),
-    "Laplace noise of the right variance": ("residual_shape", "Laplace noise"),
-    "noise once per epoch": ("residual_noise", "no noise was added in round 2, 3, 4"),
-    "an epoch's noise in one round": ("residual_noise", "it differs by round, from 0.0199 to 2"),
-    "clipping after averaging": ("residual_scale", "not clipped one by one"),
-    "mean in place of sum, in the noise alone": ("residual_noise", "less noise was added"),
-    "mean in place of sum, noise and all": ("residual_scale", "a mean was sent instead of a sum"),
-    "weighted mean after clipping": ("residual_scale", "gradients were weighted"),
-    "shuffled instead of Poisson": ("sampling", "Shuffled batches of one size"),
-    "rare records drawn more often": ("sampling", "of the records"),
-    "divisor of the data at hand": ("residual_noise", "there is more noise than claimed"),
-    "reused seed": ("residual_repeats", "rounds share their noise"),
-    "one layer left unclipped": ("residual_scale", "not clipped one by one over all parameters"),
-    "epsilon reset every round": ("composition", "Not all rounds were composed"),
+ALARMS = {
+    "no noise": "residual_noise",
+    "half the noise": "residual_noise",
+    "uniform noise of the right variance": "residual_shape",
+    "Laplace noise of the right variance": "residual_shape",
+    "noise once per epoch": "residual_noise",
+    "an epoch's noise in one round": "residual_noise",
+    "clipping after averaging": "residual_scale",
+    "mean in place of sum, in the noise alone": "residual_noise",
+    "mean in place of sum, noise and all": "residual_scale",
+    "weighted mean after clipping": "residual_scale",
+    "shuffled instead of Poisson": "sampling",
+    "rare records drawn more often": "sampling",
+    "divisor of the data at hand": "residual_noise",
+    "reused seed": "residual_repeats",
+    "one layer left unclipped": "residual_scale",
+    "epsilon reset every round": "composition",
 }
-"""By mutant: the alarm that it must raise, and what that must say."""
+"""By mutant: the alarm that it must raise."""
 
 
 FULL_BATCHES = 12
@@ -90,11 +89,10 @@ REPEATED = {
     ],
     ids=lambda mutant: mutant.name,
 )
-def test_a_mutant_is_convicted_and_its_fault_is_named(mutant, tmp_path):
+def test_a_mutant_is_convicted_by_its_alarm(mutant, tmp_path):
     report = play(mutant, tmp_path / "run", TRIALS, ROUNDS).report
-    alarm, cause = CAUSES[mutant.name]
-    assert cause in report["contradictions"].get(alarm, "")
-    assert (SHARED in str(report["contradictions"])) == (mutant.name == "reused seed")
+    alarm = ALARMS[mutant.name]
+    assert alarm in report["contradictions"]
     assert report["contradictions"][alarm] in report["warnings"]
     # The attack itself proves it too, and not only the steps that the transcript names.
     proven = report["contradictions"].keys() & report["empirical"]["lower_bounds"].keys()
@@ -169,6 +167,6 @@ def test_noise_that_falls_as_short_as_an_honest_audit_would_have_noticed_is_conv
 
 def test_there_are_fifteen_that_leak_one_that_does_not_and_ten_correct_ones():
     assert (sum(mutant.leaks for mutant in MUTANTS), len(MUTANTS), len(CORRECT)) == (15, 16, 10)
-    assert [mutant.name for mutant in MUTANTS] == list(CAUSES)
+    assert [mutant.name for mutant in MUTANTS] == list(ALARMS)
     assert not any(mutant.correct for mutant in MUTANTS)
     assert all(variant.correct for variant in CORRECT)

@@ -1,11 +1,10 @@
 """Tests of the residuals of a run: whether the aggregates are what the mechanism claims.
 
-Outside the one direction in which the worlds differ, the adversary expects noise alone. Each test
-names the likely cause where that does not hold. The sizes of the batches are tested too.
+Outside the one direction in which the worlds differ, the adversary expects noise alone. The sizes
+of the batches are tested too.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -26,21 +25,25 @@ MEANING = (
     "in which D and D' agree. They are noise of the claimed size if the mechanism is as claimed."
 )
 
-NEGLIGIBLE = 0.01
-"""Share of the claimed noise below which the likely cause is that no noise was added."""
-
-SAME = 0.5
-"""Cosine between a residual and earlier ones above which they are likely the same noise."""
-
-AS_CLAIMED = 0.8, 1.25
-"""Range of measured over claimed noise in which a round's residuals are as long as noise."""
-
-FIRST_LEVEL = 1e-3
-"""p-value of the first round's sum above which that sum is taken as the expected one."""
-
 LEVEL = 1 - ALARM_CONFIDENCE
 SURE = f"p below {LEVEL:.2g}"
-SHARED = "the rounds share their noise, as with a reused seed"
+
+ALARMS = {
+    "residual_noise": "The noise is {0.noise.ratio:.3g} times the claimed noise "
+    f"({SURE}), {{1:.3g}} to {{2:.3g}} times in a round. Rounds or parts without noise, another "
+    "amount of noise, or a sum of more than the clipped gradients would explain this.",
+    "residual_repeats": f"The residuals of several rounds point in the same direction ({SURE}): "
+    "the rounds share their noise, as with a reused seed, or their sums share an error.",
+    "residual_scale": "The sum is {0.scale.factor:.3g} times the sum of clipped gradients "
+    f"({SURE}): gradients were weighted, averaged, or not clipped one by one over all parameters, "
+    "or the rounds share their noise.",
+    "residual_shape": f"The noise is not Gaussian ({SURE}): the mean size of a coordinate is "
+    "{0.shape.ratio:.4g} of its root mean square, but {0.shape.normal:.4g} for normal noise.",
+    "sampling": f"Batches are not Poisson samples ({SURE}): the variance of their sizes is "
+    "{0.sampling.dispersion:.3g} of the binomial's, and a share {0.sampling.rate:.4g} of the "
+    "records took part. No accountant here covers another sampling, or another rate.",
+}
+"""The alarm of each test: {0} has the tests, {1} and {2} the least and most noise of a round."""
 
 
 def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals | None:
@@ -55,10 +58,6 @@ def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals |
         return None
     repeats = residuals.direction_test(own_residuals["repeats"], own_residuals["squares"])
     scale = residuals.direction_test(own_residuals["scales"], own_residuals["squares"])
-    # The first round has no earlier noise that it could repeat.
-    first = residuals.direction_test(
-        own_residuals["scales"][:, :1], own_residuals["squares"][:, :1]
-    )
     # The weighted mean of scales/signals, with weights signals^2: the most precise estimate of how
     # much the sums exceed the expected ones.
     power = float(np.square(own_residuals["signals"]).sum())
@@ -85,11 +84,7 @@ def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals |
             degrees_of_freedom=noise.degrees_of_freedom,
         ),
         repeats=repeats,
-        scale=None
-        if scale is None
-        else ScaleTest(
-            **asdict(scale), factor=factor, first_p_value=None if first is None else first.p_value
-        ),
+        scale=None if scale is None else ScaleTest(**asdict(scale), factor=factor),
         shape=shape,
         sampling=sampled,
         confidence=confidence,
@@ -101,98 +96,21 @@ def checks(tested: Residuals | None) -> list[AlarmCheck]:
     """Return the check of each test that could be made."""
     if tested is None:
         return []
-    made: dict[str, tuple[Any, Callable[[Residuals], str]]] = {
-        "residual_noise": (tested.noise, _of_noise),
-        "residual_repeats": (tested.repeats, _of_repeats),
-        "residual_scale": (tested.scale, _of_scale),
-        "residual_shape": (tested.shape, _of_shape),
-        "sampling": (tested.sampling, _of_sampling),
+    made: dict[str, Any] = {
+        "residual_noise": tested.noise,
+        "residual_repeats": tested.repeats,
+        "residual_scale": tested.scale,
+        "residual_shape": tested.shape,
+        "sampling": tested.sampling,
     }
+    steps = [step for step in tested.noise.by_step if step is not None]
+    ends = min(steps, default=tested.noise.ratio), max(steps, default=tested.noise.ratio)
     return [
-        AlarmCheck(name, worded(tested) if test.p_value < LEVEL else None)
-        for name, (test, worded) in made.items()
+        AlarmCheck(name, ALARMS[name].format(tested, *ends) if test.p_value < LEVEL else None)
+        for name, test in made.items()
         if test is not None
     ]
 
 
 def ratio_text(ratio: float) -> str:
     return f"{ratio:.5g}"
-
-
-def _noise_is_shared(tested: Residuals) -> bool:
-    """Return whether residuals that lean the same way are noise that was drawn once.
-
-    A bias that is large beside the noise also makes them lean. But if only the noise repeats, the
-    sum of the first round is as expected, and residuals are as long in all rounds as claimed.
-    """
-    if tested.repeats is None or tested.repeats.cosine <= SAME:
-        return False
-    low, high = AS_CLAIMED
-    steps = [step for step in tested.noise.by_step if step is not None]
-    first = tested.scale.first_p_value if tested.scale else None
-    return all(low < step < high for step in steps) and (first is None or first > FIRST_LEVEL)
-
-
-def _of_noise(tested: Residuals) -> str:
-    noise, by_step = tested.noise, np.asarray(tested.noise.by_step, float)
-    without = np.flatnonzero(by_step < NEGLIGIBLE)
-    if len(without) == len(by_step):
-        cause = "no noise was added at all"
-    elif len(without):
-        named = ", ".join(str(step + 1) for step in without[:5])
-        more = " and others" if len(without) > 5 else ""
-        cause = f"no noise was added in round {named}{more}"
-    elif noise.uneven:
-        cause = (
-            f"it differs by round, from {np.nanmin(by_step):.3g} to {np.nanmax(by_step):.3g} "
-            "times; rounds with less noise protect a record less than was accounted for"
-        )
-    elif noise.ratio < 1:
-        cause = "less noise was added than was accounted for"
-    else:
-        cause = (
-            "there is more noise than claimed, or the sum contains more than the clipped gradients"
-        )
-    return f"The noise is {noise.ratio:.3g} times the claimed noise ({SURE}): {cause}."
-
-
-def _of_repeats(tested: Residuals) -> str:
-    shared = _noise_is_shared(tested)
-    cause = SHARED if shared else "the sums of all rounds share the same error"
-    return f"The residuals of several rounds point in the same direction ({SURE}): {cause}."
-
-
-def _of_scale(tested: Residuals) -> str:
-    factor = None if tested.scale is None else tested.scale.factor
-    cause = "gradients were weighted, or were not clipped one by one over all parameters"
-    if _noise_is_shared(tested):
-        # Noise of earlier rounds moved the models, and with them the gradients.
-        cause = SHARED
-    elif factor is not None and factor < 0.5:
-        cause = "a mean was sent instead of a sum, or gradients were clipped to less"
-    return f"The sum is {factor:.3g} times the sum of clipped gradients ({SURE}): {cause}."
-
-
-def _of_shape(tested: Residuals) -> str:
-    shape = tested.shape
-    assert shape is not None
-    cause = "Truncated or uniform noise would explain this"
-    if shape.ratio < shape.normal:
-        cause = "Laplace noise, or coordinates without noise, would explain this"
-    return (
-        f"The noise is not Gaussian ({SURE}): the mean size of a coordinate is {shape.ratio:.4g} "
-        f"of its root mean square, but {shape.normal:.4g} for normal noise. {cause}."
-    )
-
-
-def _of_sampling(tested: Residuals) -> str:
-    sampling = tested.sampling
-    assert sampling is not None
-    cause = "The sampling rate is not the one that was accounted for"
-    if sampling.dispersion < 0.5:
-        cause = "Shuffled batches of one size would explain this, which no accountant here covers"
-    return (
-        f"Batches are not Poisson samples ({SURE}): the variance of their sizes is "
-        f"{sampling.dispersion:.3g} of the binomial's, and a share {sampling.rate:.4g} of "
-        f"the records took part. {cause}."
-    )

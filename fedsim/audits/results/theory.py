@@ -148,8 +148,6 @@ class ScaleTest(DirectionTest):
 
     factor: Real | None
     """The sum over the expected sum."""
-    first_p_value: Real | None
-    """p-value of the first round alone."""
 
 
 @dataclass(frozen=True)
