@@ -36,7 +36,7 @@ HELD = {
     "fedsim/game": 3_700,
     "fedsim/federation": 8_400,
     "fedsim/deployment": 2_200,
-    "fedsim/audits": 12_600,
+    "fedsim/audits": 12_500,
     "fedsim/reports": 8_100,
     "fedsim/studies": 4_800,
     "fedsim/commands": 5_000,
