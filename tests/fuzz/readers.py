@@ -241,9 +241,9 @@ def _memory(folder):
 def _replaced(folder):
     place = folder / "replaced"
     place.mkdir()
-    (place / "report.json").write_text('{"kind": "sweep", "runs": [1, 2.5, null]}')
+    (place / "report.json").write_text('{"kind": "choice", "runs": [1, 2.5, null]}')
     return Reader(
-        place / "report.json", lambda: report_directory.check_new(place, replacing="sweep")
+        place / "report.json", lambda: report_directory.check_new(place, replacing="choice")
     )
 
 

@@ -38,7 +38,7 @@ LOOK = 0.2
 """Seconds between two looks at a lock that another process holds."""
 
 SUMMARY = "summary.csv"
-"""File in a directory of several runs, such as a sweep or a choice. A run has none."""
+"""File of a choice among settings, in its directory. A run has none."""
 
 CARD = "public/model_card.json"
 
@@ -88,6 +88,11 @@ class RunDirectory:
         """Return the directory of an earlier run. Raises InputError if it is not one."""
         if not (path / "config.toml").is_file():
             raise InputError(f"'{path}' is not a run directory: it has no config.toml")
+        if (path / SUMMARY).is_file():
+            raise InputError(
+                f"'{path}' is no run, but a choice among settings; run the chosen one with "
+                f"{path / 'config.toml'}"
+            )
         return cls(path.absolute())
 
     @property

@@ -263,6 +263,6 @@ def test_what_cannot_be_made_again_is_compared_by_its_sums(fedsim, tmp_path, kin
     status, text, _ = fedsim("verify", tmp_path)
     assert (status, "report.html: has changed" in text) == (4, True)
     (tmp_path / "SHA256SUMS").unlink()
-    (tmp_path / "report.json").write_text('{"kind": "sweep"}')
+    (tmp_path / "report.json").write_text('{"kind": "choice"}')
     status, _, text = fedsim("verify", tmp_path)
-    assert (status, "reports a sweep, which is neither a run nor an audit" in text) == (2, True)
+    assert (status, "reports a choice, which is neither a run nor an audit" in text) == (2, True)

@@ -67,16 +67,16 @@ def test_a_run_or_a_report_is_not_replaced(tmp_path, name):
 
 def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path):
     path = tmp_path / "report.json"
-    path.write_text('{"kind": "sweep"}')
-    report_directory.check_new(tmp_path, replacing="sweep")
+    path.write_text('{"kind": "choice"}')
+    report_directory.check_new(tmp_path, replacing="choice")
     for other in ('{"kind": "membership inference"}', '{"name": "digits"}'):
         path.write_text(other)
         with pytest.raises(InputError, match=r"since it has report.json; name a new directory"):
-            report_directory.check_new(tmp_path, replacing="sweep")
+            report_directory.check_new(tmp_path, replacing="choice")
     for damaged in ("[]", '{"kind": "swe'):
         path.write_text(damaged)
-        with pytest.raises(InputError, match="damaged; if it belongs to a sweep, delete it and"):
-            report_directory.check_new(tmp_path, replacing="sweep")
+        with pytest.raises(InputError, match="damaged; if it belongs to a choice, delete it and"):
+            report_directory.check_new(tmp_path, replacing="choice")
         assert path.read_text() == damaged
 
 

@@ -113,8 +113,10 @@ def test_a_choice_is_continued_and_can_be_run(fedsim, tiny, tmp_path, monkeypatc
     assert "<svg" in page
     assert fedsim("run", out / "config.toml", "--out", tmp_path / "run", "--quiet")[0] == 0
     # Nor is the search a run, for its configuration.
-    for command in (("report", out), ("run", out / "config.toml", "--out", out)):
-        assert fedsim(*command)[0] == 2
+    for command in (("report", out), ("run", out)):
+        status, _, err = fedsim(*command)
+        assert (status, f"run the chosen one with {out / 'config.toml'}" in err) == (2, True)
+    assert fedsim("run", out / "config.toml", "--out", out)[0] == 2
     # No other answer is overwritten.
     for other in (("--max-belief", 0.75), ("--max-belief", 0.8, "run.seed=5")):
         status, _, err = fedsim("choose", tiny, *other, "--out", out)
