@@ -54,7 +54,7 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
     Raises InputError if it holds one, or cannot be made or written.
     """
     own = directory / "report.json"
-    if replacing and os.path.lexists(own) and _kind(own, replacing) == replacing:
+    if replacing and os.path.lexists(own) and _kind(own) == replacing:
         check_writable(directory)
         return
     for name in HELD:
@@ -67,19 +67,14 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
     check_writable(directory)
 
 
-def _kind(path: Path, wanted: str) -> object:
+def _kind(path: Path) -> object:
     """Return the kind of a report.json. Raises InputError if it is damaged or unreadable."""
     try:
         return reading.json_object(path).get("kind")
-    except OSError as error:
+    except reading.DAMAGE as error:
         raise InputError(
-            f"cannot read '{path}': {error.strerror}; make it readable, or name a new directory "
-            "with --out"
-        ) from None
-    except reading.DAMAGE:
-        raise InputError(
-            f"'{path}' is damaged; if it belongs to a {wanted}, delete it and repeat the command; "
-            "else name a new directory with --out"
+            f"cannot read '{path}': {reading.reason(error)}; delete it and repeat the command, or "
+            "name a new directory with --out"
         ) from None
 
 

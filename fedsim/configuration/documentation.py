@@ -89,13 +89,9 @@ def key(name: str) -> Key:
     inside = [dotted for dotted in every_key() if name in dotted.split(".")]
     if len(inside) == 1:
         return every_key()[inside[0]]
-    if near := difflib.get_close_matches(name, every_key(), n=3, cutoff=0.5):
-        advice = f"did you mean {', '.join(near)}?"
-    elif len(inside) > 1:
-        advice = f"did you mean {', '.join(inside[:3])}?"
-    else:
-        advice = "fedsim config shows all keys"
-    raise InputError(f"no key is called '{name}'; {advice}")
+    near = difflib.get_close_matches(name, every_key(), n=3, cutoff=0.5) or inside
+    meant = f"did you mean {', '.join(near[:3])}?" if near else "fedsim config shows all keys"
+    raise InputError(f"no key is called '{name}'; {meant}")
 
 
 def by_task() -> dict[str, list[Key]]:

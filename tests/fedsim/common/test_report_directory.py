@@ -75,7 +75,7 @@ def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path):
             report_directory.check_new(tmp_path, replacing="choice")
     for damaged in ("[]", '{"kind": "swe'):
         path.write_text(damaged)
-        with pytest.raises(InputError, match="damaged; if it belongs to a choice, delete it and"):
+        with pytest.raises(InputError, match="delete it and repeat the command"):
             report_directory.check_new(tmp_path, replacing="choice")
         assert path.read_text() == damaged
 
