@@ -1,6 +1,6 @@
 """A run on the deployed federation: submitted on the server's machine, and followed to its end."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from fedsim.configuration.objects import Scheme
 from fedsim.deployment import kit, run
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
-from fedsim.federation.runtimes.flower_command import Submission
+from fedsim.federation.runtimes.flower_command import ProcessEndedError, Submission
 from fedsim.federation.server.nodes import REGISTERED
 from fedsim.reports import model_card
 from fedsim.reports.tracking.progress import progress, warn
@@ -61,7 +61,8 @@ def carry_out(
             if directory == run_directory.path and id in run.unfinished(run.runs(server)):
                 say = f"following run {id}, which has not ended; Ctrl-C stops it"
                 console.print(say, highlight=False)
-                return _follow(run.submission(server, id), run_directory, console)
+                with suppress(ProcessEndedError):  # its process was killed; another one continues
+                    return _follow(run.submission(server, id), run_directory, console)
             run_directory = plan.begin()
             # Once the run has begun, the server's process holds the lock.
             status.update("waiting for the last server process of this run to end")

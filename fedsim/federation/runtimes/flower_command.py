@@ -64,12 +64,21 @@ WITHOUT_REASON = (
 )
 """Flower's details of a run whose process ended with flower-superexec or the SuperLink."""
 
+LOST = (
+    "the run's process on the server ended before the run; the log of the SuperLink says why, and "
+    "the same command goes on after the last finished round"
+)
+
 UNREACHABLE = "Connection to the SuperLink is unavailable"
 """Flower's complaint that no SuperLink answers."""
 
 
 class FlowerError(RuntimeError):
     """A command of Flower failed; the text is Flower's last message."""
+
+
+class ProcessEndedError(FlowerError):
+    """The run's process on the server ended before the run."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +99,7 @@ class Submission:
         """Return Flower's status of the run, and why it failed, in one line."""
         run = flwr(self.home, "list", self.connection, "--run-id", self.run_id)["runs"][0]
         details = str(run.get("status-details", ""))
-        if details in WITHOUT_REASON:
-            details = (
-                "the run's process on the server ended before the run; the log of the SuperLink "
-                "says why, and the same command goes on after the last finished round"
-            )
+        details = LOST if details in WITHOUT_REASON else details
         reason = re.sub(r"^\w+ failed with exception: ", "", details)
         return run["status"], " ".join(reason.split())
 
@@ -103,6 +108,7 @@ class Submission:
 
         ended: returns whether the run has written its last file.
         say: shows a line to the user.
+        Raises ProcessEndedError if its process on the server was killed.
         Raises FlowerError if the run failed or was stopped, or the SuperLink is lost.
         """
         begun, said, pause = time.monotonic(), False, FIRST_PAUSE
@@ -116,6 +122,8 @@ class Submission:
             pause = FIRST_PAUSE if ended() else min(1.5 * pause, LONGEST_PAUSE)
         if status[0] == "finished:stopped":
             raise FlowerError("the run was stopped; the command that began it continues it")
+        if status[1] == LOST:
+            raise ProcessEndedError(LOST)
         if status[0] != COMPLETED:
             raise FlowerError(status[1] or f"the run ended with the status {status[0]}")
 

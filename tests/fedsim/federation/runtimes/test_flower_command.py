@@ -11,6 +11,7 @@ import pytest
 from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
+    ProcessEndedError,
     Submission,
     environment,
     executable,
@@ -80,3 +81,10 @@ def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
         run.wait(lambda: now[0] >= written, print)
         assert now[0] < ends + flower_command.FIRST_PAUSE + 1
     assert len(asked) < 60
+
+
+def test_a_run_whose_process_was_killed_is_told_from_one_that_failed(monkeypatch):
+    lost = {"status": "finished:failed", "status-details": "Task failed with unknown error."}
+    monkeypatch.setattr(flower_command, "flwr", lambda *_: {"runs": [lost]})
+    with pytest.raises(ProcessEndedError, match="the same command goes on after the last"):
+        Submission(Path(), "here", "1").wait(lambda: False, print)
