@@ -2,7 +2,7 @@
 
 config.toml      the resolved configuration; `fedsim run` reads it again
 events.jsonl     phases and rounds with their times, one JSON object for each
-ledger.jsonl     the epsilon of every client after each round, written before the round begins
+ledger.jsonl     a row for each round and its clients, written before the round leaves
 batches/         the findings of each finished batch of trials (.npz), from which a run continues
 facts.json       data of the report beside the configuration and the transcript
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons

@@ -198,10 +198,8 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     )
     where = device.resolve(config.run.device)
     memory = federation.memory_limit(config.run.memory_limit, where) // processes
-    # Numbers of each parameter: the model, the aggregate and their messages; noise, optimiser,
-    # belief and residuals in float64; the replies of all clients in a round, with the target's and
-    # the adversary's. The attack on the released model adds a replayed
-    # training.
+    # Numbers of each parameter: model, aggregate and messages; noise, optimiser, belief and
+    # residuals in float64; all replies of a round. The attack on the released model replays all.
     clients = config.federation.clients
     attacked = measured(config.federation.vantage, config.audit.vantages)
     replayed = config.training.rounds if Vantage.RELEASED_MODEL in attacked else 0
