@@ -33,7 +33,7 @@ def account(
     """Compute what noise guarantees any one person, or the least noise for a limit.
 
     With a limit, it computes the number that is left out: the least noise multiplier; or the most
-    rounds, if the noise multiplier is set; or the highest sampling rate, if both are set.
+    rounds, if the noise multiplier is set.
 
     30 rounds with noise of 8.38 times the clipping norm:
 

@@ -18,9 +18,8 @@ class ChallengeConfig(TomlTable):
         replacement: Position of the replacement in the pool. It takes the place of the target in
             D'. -1: choose by dissimilarity.
         client: Client that holds the target. -1: any client.
-        kind: Kind of target. "record": a record of D; "backdoor", "clipbkd", "mislabelled",
-            "blank": a crafted record that replaces one of D. "gradient": a vector of norm C in
-            place of a record's gradient.
+        kind: Kind of target. "record": a record of D; "clipbkd", "mislabelled": a crafted record
+            that replaces one of D. "gradient": a vector of norm C in place of a record's gradient.
     """
 
     dissimilarity: str = "euclidean"
@@ -28,7 +27,7 @@ class ChallengeConfig(TomlTable):
     record: Annotated[int, Field(ge=-1)] = -1
     replacement: Annotated[int, Field(ge=-1)] = -1
     client: Annotated[int, Field(ge=-1)] = -1
-    kind: Literal["record", "backdoor", "clipbkd", "mislabelled", "blank", "gradient"] = "record"
+    kind: Literal["record", "clipbkd", "mislabelled", "gradient"] = "record"
 
     @property
     def is_crafted(self) -> bool:

@@ -1,12 +1,10 @@
 """Crafted targets in D that are easy to notice: poisoned records, and a gradient of no record.
 
 They are a function of the configuration, the records of D and the first model. Sources: Jagielski,
-Ullman and Oprea, 2020 (backdoor, ClipBKD); Nasr et al., "Adversary instantiation: lower bounds for
-differentially private machine learning", 2021 (mislabelled, Dirac canary); Nasr et al., "Tight
-auditing of differentially private machine learning", 2023 (blank).
+Ullman and Oprea, 2020 (ClipBKD); Nasr et al., "Adversary instantiation: lower bounds for
+differentially private machine learning", 2021 (mislabelled, Dirac canary).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -29,13 +27,7 @@ Image = npt.NDArray[np.float32]
 Logits = Callable[[Image], Floats]
 """Maps the features of one record to logits [c] of the first model."""
 
-STAMP = 0.2
-"""Side of a backdoor's square over the image's: 5 of 28 pixels."""
-
-COLUMNS = 0.1
-"""Share of a table's features that a backdoor sets."""
-
-PATTERN, PLACE, TOWARDS, DIRECTION = range(4)
+PLACE, TOWARDS, DIRECTION = 1, 2, 3
 """Rounds of the seed tree, one for each thing that is drawn with the role's stream."""
 
 
@@ -117,21 +109,6 @@ def _stream(data_seed: int, drawn: int) -> np.random.Generator:
     return generator(data_seed, StreamRole.CRAFTED, round=drawn)
 
 
-def _backdoor(rules: GameRules, split: Split, record: int) -> Image:
-    """Return the record with a pattern: the brightest square in a corner, or a table's columns."""
-    members = split.members_records.features
-    crafted = members[record].copy()
-    if split.dataset.kind == "image":
-        height, width = (math.ceil(STAMP * side - 1e-9) for side in crafted.shape[-2:])
-        crafted[..., :height, :width] = members.max()
-        return crafted
-    columns = _stream(rules.data_seed, PATTERN).choice(
-        crafted.size, max(1, round(COLUMNS * crafted.size)), replace=False
-    )
-    crafted.reshape(-1)[columns] = members.reshape(len(members), -1)[:, columns].max(axis=0)
-    return crafted
-
-
 def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
     """Return m V_d of the original records of D, where m is their mean norm (Algorithm 4)."""
     members = split.members_records.features
@@ -142,12 +119,10 @@ def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
 
 
 KINDS: dict[str, Callable[[GameRules, Split, int], Image]] = {
-    "backdoor": _backdoor,
     "clipbkd": _clipbkd,
     "mislabelled": lambda rules, split, record: split.members_records.features[record].copy(),
-    "blank": lambda rules, split, record: np.zeros_like(split.members_records.features[record]),
 }
 """Functions of rules, split and position that return features [*shape], by challenge.kind."""
 
-RELABELLED = frozenset({"backdoor", "mislabelled"})
+RELABELLED = frozenset({"mislabelled"})
 """Kinds that keep the features of the replaced record, but not its label."""

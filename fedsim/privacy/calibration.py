@@ -1,4 +1,4 @@
-"""Calibration: the least noise, most steps or highest sampling rate that meets a requirement."""
+"""Calibration: the least noise or the most steps that meet a requirement."""
 
 import math
 from collections.abc import Callable
@@ -182,39 +182,6 @@ def steps(
         middle = (low + high) // 2
         low, high = (middle, high) if satisfied(middle) else (low, middle)
     return low * multiple
-
-
-def sampling_rate(
-    requirement: Requirement,
-    noise_multiplier: float,
-    steps: int,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> float:
-    """Return the highest sampling rate that satisfies the requirement, never too high."""
-
-    def excess(log_rate: float) -> float:
-        mechanism = Mechanism.alike(noise_multiplier, steps, math.exp(log_rate), neighbouring)
-        return requirement.excess(mechanism)
-
-    # A full batch has an exact closed form and needs no search.
-    full = Mechanism.alike(noise_multiplier, steps, 1.0, neighbouring)
-    if requirement.excess(full) <= 0:
-        return 1.0
-    # Just below 1 epsilon comes from a grid, so it may differ from the exact value at rate 1.
-    low, high = math.log(1e-9), math.log1p(-1e-9)
-    if excess(low) > 0:
-        rare = Mechanism.alike(noise_multiplier, steps, 1e-9, neighbouring)
-        raise InputError(
-            f"no sampling rate meets {requirement.described}: a rate of 1e-9 allows "
-            f"{requirement.reached(rare)}; add noise, or give a weaker target"
-        )
-    if excess(high) <= 0:
-        return math.exp(high)
-    root = find_root(excess, low, high, xtol=1e-10, rtol=1e-14)
-    # The root may be too high by its tolerance: move to the safe side.
-    while excess(root) > 0:
-        root -= 1e-10
-    return math.exp(root)
 
 
 def _check_noise_is_needed(requirement: Requirement, mechanism: Mechanism) -> None:

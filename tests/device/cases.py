@@ -32,8 +32,8 @@ CANARIES = {"canaries.count": 12, "trials.count": 2, "trials.batch": 2}
 CHANGES = {
     "released-model": {"federation.vantage": "released-model"},
     "local-sensitivity": {"privacy.sensitivity": "local", "privacy.neighbouring": "replace"},
-    "worst-case-model": {"model.initialisation": "worst-case", "challenge.kind": "blank"},
-    "crafted-backdoor": {"challenge.kind": "backdoor"},
+    "worst-case-model": {"model.initialisation": "worst-case", "challenge.kind": "clipbkd"},
+    "crafted-mislabelled": {"challenge.kind": "mislabelled"},
     "crafted-label": {"challenge.kind": "mislabelled", "privacy.neighbouring": "replace"},
     "chosen-by-embedding": {"challenge.space": "embedding", "model.name": "mlp"},
     "canaries-gradient": CANARIES,

@@ -85,7 +85,7 @@ def first_models():
 
     small = {"data.records": 24, "data.held-out": 20, "data.pool": 30, "privacy.delta": 0.005}
     kinds = {
-        "worst-case": {"challenge.kind": "blank", "model.initialisation": "worst-case"},
+        "worst-case": {"challenge.kind": "clipbkd", "model.initialisation": "worst-case"},
         "clipbkd": {"challenge.kind": "clipbkd", "model.initialisation": "fixed"},
         "embedding": {"challenge.space": "embedding", "challenge.dissimilarity": "euclidean"},
     }

@@ -147,13 +147,11 @@ REVEALED = (
 )
 WHAT = {
     "record": "a record of D",
-    "backdoor": "a record of D with a pattern and another label",
     "clipbkd": (
         "a record along the direction that the data use least, labelled with the class that the "
         "first model finds least likely (ClipBKD)"
     ),
     "mislabelled": "a record of D with another label",
-    "blank": "a record of zeros",
     "gradient": "a crafted gradient with the clipping norm, which belongs to no record",
 }
 

@@ -16,7 +16,7 @@ from fedsim.privacy.mechanism import (
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust, Vantage
 
-Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
+Unknown = Literal["noise_multiplier", "rounds"]
 """The number that a limit decides."""
 
 ACCOUNTANT = "pld"
@@ -136,16 +136,15 @@ class ByHand:
         """The number that a limit decides. Raises InputError if none is left out."""
         if self.noise_multiplier is None and self.rounds is None:
             raise InputError(
-                "give rounds to find the noise, a noise multiplier to find the rounds, or both "
-                "to find the sampling rate"
+                "give rounds to find the noise, or a noise multiplier to find the rounds"
             )
-        unknowns: tuple[Unknown, ...] = ("noise_multiplier", "rounds", "sampling_rate")
-        for name in unknowns:
-            if getattr(self, name) is None:
-                return name
+        if self.noise_multiplier is None:
+            return "noise_multiplier"
+        if self.rounds is None:
+            return "rounds"
         raise InputError(
-            "noise multiplier, rounds and sampling rate are all given beside a limit; leave one "
-            "out to compute it, or leave out the limit to state what they guarantee"
+            "noise multiplier and rounds are both given beside a limit; leave one out to compute "
+            "it, or leave out the limit to state what they guarantee"
         )
 
     def solved(self, requirement: Requirement, vantage: Vantage) -> Releases:
@@ -153,22 +152,20 @@ class ByHand:
 
         Raises InputError if no number meets it.
         """
-        unknown, relation = self.unknown, self._relation
+        unknown, relation = self.unknown, self._relation  # raises where none is left out
         trust, clients, steps, participants, colluders = self._setting
         setting = (trust, vantage, clients, steps, participants, colluders)
         nominal_noise_multiplier(1.0, *setting)  # raises where no noise helps
         all_steps = steps * (self.rounds or 1)
         rate = 1.0 if self.sampling_rate is None else self.sampling_rate
-        if self.noise_multiplier is None:
+        if unknown == "noise_multiplier":
             least = calibration.noise_multiplier(requirement, all_steps, rate, relation)
             nominal = nominal_noise_multiplier(least, *setting)
             return replace(self, noise_multiplier=nominal).releases()
+        assert self.noise_multiplier is not None
         effective = effective_noise_multiplier(self.noise_multiplier, *setting)
-        if unknown == "rounds":
-            most = calibration.steps(requirement, effective, rate, relation, steps)
-            return replace(self, rounds=most // steps).releases()
-        highest = calibration.sampling_rate(requirement, effective, all_steps, relation)
-        return replace(self, sampling_rate=highest).releases()
+        most = calibration.steps(requirement, effective, rate, relation, steps)
+        return replace(self, rounds=most // steps).releases()
 
     def named(self) -> list[str]:
         """Return the names of the given numbers, without those that may be supposed of a source."""

@@ -12,7 +12,7 @@ NOISE_MULTIPLIER_EXPLAINED = (
     "largest change that one {unit} can cause in that sum."
 )
 
-SOLUTIONS = {"rounds": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
+SOLUTIONS = {"rounds": "Most rounds:"}
 BOUNDS = {"epsilon": "epsilon", "rho_beta": "rho_beta", "tail_limit": "exceeded with"}
 SOLVED = {"effective_noise_multiplier": "effective noise", "rho_alpha": "rho_alpha"}
 TOWARDS = {"noise_multiplier": "effective\nnoise", "epsilon": "epsilon"}
@@ -30,9 +30,7 @@ def blocks(found: AccountedGuarantees, assumed_delta: bool) -> Iterator[Block]:
     title = f" at delta {found.bounds.delta:g}"
     title += ", because no --delta was given" * assumed_delta
     if found.found in SOLUTIONS:
-        full = found.found == "sampling_rate" and found.value == 1
-        end = "; full batches already meet the limit." if full else "."
-        yield Prose(f"{SOLUTIONS[found.found]} {found.value:.6g}{end}")
+        yield Prose(f"{SOLUTIONS[found.found]} {found.value:.6g}.")
     yield from _description(found)
     if config is not None:
         label = "A DP guarantee" if document["dp_guarantee"] else "No DP guarantee"

@@ -12,7 +12,7 @@ from fedsim.game.federation import initial_parameters
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
-MADE = ["backdoor", "clipbkd", "mislabelled", "blank"]
+MADE = ["clipbkd", "mislabelled"]
 KINDS = [*MADE, "gradient"]
 
 
@@ -43,7 +43,7 @@ def test_one_record_of_d_is_replaced_and_no_other(kind, small):
     np.testing.assert_array_equal(changed.labels[others], original.labels[others])
     same = np.array_equal(changed.features[record], original.features[record])
     assert same == (kind == "mislabelled")
-    if kind in ("mislabelled", "backdoor"):
+    if kind == "mislabelled":
         assert changed.labels[record] != original.labels[record]
 
 
@@ -68,35 +68,6 @@ def test_the_gradient_of_clipbkd_is_nearly_orthogonal_to_those_of_the_data(small
     others = np.delete(np.arange(24), [record])
     assert float(cosines[others].max()) < 1e-5
     assert float((weights @ weights[others[0]]).abs()[others[1:]].median()) > 0.05
-
-
-def test_a_backdoor_is_a_bright_square_in_the_corner_of_a_picture(small):
-    config, known = _known(small, "backdoor", challenge_record=3)
-    original = federation.load(small().experiment).split.members_records
-    point, label = _pair(known, 3)
-    assert label != original.labels[3]
-    changed = point != original.features[3]
-    assert changed.any()
-    assert not changed[0, 2:].any()
-    assert not changed[0, :, 2:].any()
-    assert (point[0, :2, :2] == original.features.max()).all()
-    assert choose(config.experiment).label == label
-
-
-def test_a_backdoor_of_a_table_sets_a_tenth_of_the_columns_to_their_largest_value(small):
-    changes = {"data.name": "breast-cancer", "challenge.kind": "backdoor", "challenge.record": 3}
-    known = federation.load(small(changes).experiment)
-    original = federation.load(
-        small({"data.name": "breast-cancer"}).experiment
-    ).split.members_records
-    point, _ = _pair(known, 3)
-    assert (point == original.features.max(axis=0)).sum() >= 3
-    assert (point != original.features[3]).sum() <= 3
-
-
-def test_a_blank_record_is_all_zeros(small):
-    config, known = _known(small, "blank")
-    assert not _pair(known, _place(config))[0].any()
 
 
 def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(small):
@@ -215,7 +186,7 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"challenge.kind": "blank", "privacy.unit": "client"}, "privacy.unit is 'client'"),
+        ({"challenge.kind": "clipbkd", "privacy.unit": "client"}, "privacy.unit is 'client'"),
         (
             {
                 "challenge.kind": "gradient",
@@ -227,7 +198,7 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small):
         ),
         (
             {
-                "challenge.kind": "blank",
+                "challenge.kind": "clipbkd",
                 "challenge.record": 1,
                 "challenge.replacement": 1,
                 "privacy.neighbouring": "replace",

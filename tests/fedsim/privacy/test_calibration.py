@@ -161,30 +161,13 @@ def test_steps_come_in_rounds_of_local_steps():
     assert grouped == alone // 4 * 4
 
 
-@pytest.mark.parametrize("neighbouring", Neighbouring)
-@pytest.mark.parametrize("requirement", [epsilon_at_most(1.0, 1e-5), advantage_at_most(0.2)])
-def test_the_highest_sampling_rate_just_meets_the_requirement(requirement, neighbouring):
-    q = calibration.sampling_rate(requirement, 1.2, 100, neighbouring)
-    assert 0 < q < 1
-    assert requirement.excess(Mechanism.alike(1.2, 100, q, neighbouring)) <= 0
-    assert requirement.excess(Mechanism.alike(1.2, 100, q * (1 + 1e-4), neighbouring)) > 0
-
-
 @pytest.mark.slow
 def test_a_delta_at_the_resolution_of_the_loss_distribution_is_no_plateau():
     required = epsilon_at_most(1.0, 1e-12)
-    q = calibration.sampling_rate(required, 1.0, 1000)
-    assert accountant("pld").epsilon(Mechanism.alike(1.0, 1000, q), 1e-12) == pytest.approx(
-        1, rel=1e-4
-    )
     z = calibration.noise_multiplier(required, 1000, 0.01)
     assert accountant("pld").epsilon(Mechanism.alike(z, 1000, 0.01), 1e-12) == pytest.approx(
         1, rel=1e-4
     )
-
-
-def test_full_batches_are_taken_where_they_are_private_enough():
-    assert calibration.sampling_rate(epsilon_at_most(1.0, 1e-5), 100.0, 10) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -192,10 +175,6 @@ def test_full_batches_are_taken_where_they_are_private_enough():
     [
         (lambda: calibration.steps(epsilon_at_most(0.1, 1e-5), 1.0), "not even one round"),
         (lambda: calibration.steps(advantage_at_most(0.9), 1e9), "give less noise"),
-        (
-            lambda: calibration.sampling_rate(epsilon_at_most(1e-4, 1e-12), 0.3, 10**6),
-            "no sampling rate meets",
-        ),
         (
             lambda: calibration.noise_multiplier(advantage_at_most(0.5), 10, 0.01),
             "no noise is needed",

@@ -200,18 +200,6 @@ def test_given_the_noise_a_limit_finds_the_rounds():
     assert "Most rounds: 30" in text(f"account {asked}")
 
 
-@pytest.mark.slow
-def test_given_noise_and_rounds_a_limit_finds_the_sampling_rate():
-    asked = "--epsilon 2 --delta 1e-5 --noise-multiplier 1 --rounds 500"
-    found = document(f"account {asked} --accountant rdp")
-    assert found["found"] == "sampling_rate"
-    again = document(
-        "account --noise-multiplier 1 --rounds 500 --delta 1e-5 "
-        f"--sampling-rate {found['sampling_rate']!r}"
-    )
-    assert again["accountants"]["rdp"]["epsilon"] == pytest.approx(2.0, rel=1e-4)
-
-
 def test_a_bound_on_the_advantage_needs_no_delta():
     answer = document("account --rho-alpha 0.25 --rounds 30")
     assert answer["rho_alpha"] == pytest.approx(0.25, rel=1e-6)
@@ -412,18 +400,6 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns():
     assert "pld, advanced, basic: full batches and Poisson samples; add-remove" in (
         "\n".join(narrow(ACCOUNT))
     )
-
-
-def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batches():
-    asked = "--delta 1e-5 --noise-multiplier 100 --rounds 10"
-    answer = document(f"account --epsilon 5 {asked}")
-    mu = math.sqrt(10) / 100
-    assert answer["sampling_rate"] == 1
-    assert answer["epsilon"] == pytest.approx(gaussian.epsilon(mu, 1e-5), rel=1e-12)
-    assert answer["tail_probability"] == pytest.approx(
-        gaussian.tail(mu, answer["epsilon"]), rel=1e-12
-    )
-    assert "full batches already meet the limit" in text(f"account --epsilon 5 {asked}")
 
 
 def test_an_epsilon_larger_than_any_float_has_a_note():

@@ -86,7 +86,7 @@ VALUES = {
     "run.precision": ("float32", "bf16"),
     "run.max-memory": ("", "1B", "1MB", "900TB"),
     "run.threads": (1, 2, 256),
-    "challenge.kind": ("record", "gradient", "clipbkd", "mislabelled", "blank", "backdoor"),
+    "challenge.kind": ("record", "gradient", "clipbkd", "mislabelled"),
     "canaries.count": (0, 4),
     "federation.dropout-rate": (0.0, 0.9),
 }

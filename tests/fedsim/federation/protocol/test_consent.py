@@ -31,7 +31,7 @@ NODE = {"state-path": "state"}
         ({"federation.vantage": "released-model"}, Role.ADVERSARY, {"adversary", "experiment"}),
         ({}, Role.COLLUDER, {"oracle", "experiment"}),
         ({}, Role.TARGET_CLIENT, {"challenge"}),
-        ({"challenge.kind": "blank"}, Role.TARGET_CLIENT, {"challenge", "canaries"}),
+        ({"challenge.kind": "clipbkd"}, Role.TARGET_CLIENT, {"challenge", "canaries"}),
         ({"canaries.count": 3}, Role.CLIENT, {"canaries"}),
         ({"canaries.count": 1}, Role.CLIENT, set()),
         ({"audit.mode": "oracle"}, Role.CLIENT, {"oracle", "experiment"}),

@@ -181,7 +181,7 @@ def test_a_model_that_diverged_keeps_its_own_message(small, finished):
     [
         {"privacy.unit": "client"},
         {"challenge.kind": "gradient"},
-        {"challenge.kind": "backdoor"},
+        {"challenge.kind": "mislabelled"},
         {"federation.vantage": "released-model"},
         {"federation.trust": "distributed", "audit.vantages": "all"},
         {"audit.mode": "oracle", "audit.vantages": "all"},

@@ -42,9 +42,8 @@ def test_of_a_vector_it_is_how_far_the_model_went_down_it(small):
     np.testing.assert_allclose(found, [0.5, 0, -2], atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["backdoor", "mislabelled", "blank"])
-def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind, small):
-    config = small({"challenge.kind": kind})
+def test_of_other_records_it_is_how_little_the_model_loses_on_them(small):
+    config = small({"challenge.kind": "mislabelled"})
     known, chosen = federation.load(config.experiment), choose(config.experiment)
     released = initial_parameters(config.game, known, range(2))
     losses, _ = known.evaluate(released, *known.members(np.asarray([chosen.record])))
