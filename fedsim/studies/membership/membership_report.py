@@ -217,15 +217,21 @@ def least_advantage(advantage: MeanAdvantage, attacks: int) -> float:
     return float(advantage.point - quantile * advantage.standard_error)
 
 
+SELECTED = (
+    " The strongest of several is selected on the same models, so that its advantage is probably "
+    "smaller on others."
+)
+
+
 def verdict(report: MembershipReport) -> list[str]:
     """Return sentences about the strongest attack and the limit of theory."""
     best, models = report.best_first[0], len(report.inclusion)
     between = "" if best.interval is None else f" ({span(best.interval, number)})"
+    several = len(report.attacks) > 1
     sentences = [
-        f"The strongest attack, {best.attack.title}, has an advantage of "
+        f"The {'strongest ' * several}attack, {best.attack.title}, has an advantage of "
         f"{number(best.advantage)}{between} on {models} models of "
-        f"{report.experiment.data.records} records. The strongest of several is selected on the "
-        "same models, so that its advantage is probably smaller on others."
+        f"{report.experiment.data.records} records.{SELECTED * several}"
     ]
     if best.interval is not None and best.interval[0] <= 0:
         sentences.append("This may be chance: the interval reaches 0.")
