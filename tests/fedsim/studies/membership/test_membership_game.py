@@ -288,7 +288,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small):
     interval = honest.attacks["lira"].interval
     assert interval is not None and interval[0] > 0.1
     assert not any("ALARM" in sentence for sentence in membership_report.verdict(honest))
-    assert membership_report.verdict(honest)[0].startswith("The strongest attack, LiRA, online")
+    assert membership_report.verdict(honest)[0].startswith("The attack, LiRA, online")
     false = replace(game, mechanism=mechanism(config.scheme, 1000.0))
     told = membership_report.page(
         membership_report.assemble(config.experiment, config.audit.confidence, false, attacks, 1.0)
