@@ -19,7 +19,7 @@ from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server import nodes as node_module
-from fedsim.federation.server.acceptance import ClientFailedError
+from fedsim.federation.server.acceptance import ClientFailedError, quiet
 from fedsim.federation.server.nodes import REGISTERED, Nodes
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
@@ -249,7 +249,7 @@ def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(small, tmp_pat
         _run(config, directory)
 
 
-def _connected(grid, timeout, registered=None, log_event=node_module.quiet):
+def _connected(grid, timeout, registered=None, log_event=quiet):
     found = Nodes(grid, 3, registered, log_event)
     found.connect(timeout)
     return found

@@ -17,6 +17,7 @@ from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.server.acceptance import quiet
 from fedsim.federation.server.polling import taken
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
@@ -50,10 +51,6 @@ DISMISS_TIMEOUT = 30.0
 
 MOST_UNANSWERED = 8
 """Messages that an auditor may be behind. Each holds a model in the SuperLink's memory."""
-
-
-def quiet(**_: object) -> None:
-    """Log nothing."""
 
 
 class Nodes:

@@ -11,6 +11,7 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.server import nodes
+from fedsim.federation.server.acceptance import quiet
 from fedsim.federation.server.nodes import MOST_UNANSWERED, Nodes
 
 AUDITOR = 7777
@@ -92,7 +93,7 @@ def _joined(events):
 
 
 def _connected(grid, events=None, timeout=1.0, **more):
-    log = (lambda **event: events.append(event)) if events is not None else nodes.quiet
+    log = (lambda **event: events.append(event)) if events is not None else quiet
     found = Nodes(grid, CLIENTS, log_event=log)
     found.connect(timeout, **more)
     return found
