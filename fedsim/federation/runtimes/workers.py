@@ -57,14 +57,10 @@ from fedsim.game.mechanisms.privacy import adds_up
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-PATIENCE = 60.0
-"""Seconds for a scheduler to answer, and for its first worker to join."""
-
-CLOSING = 2.0
-"""Seconds to close the connection to a scheduler."""
+PATIENCE, CLOSING = 60.0, 2.0
+"""Seconds for a scheduler to answer and its first worker to join; to close the connection."""
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
-"""File names in a folder of certificates."""
 
 LEAVES = (
     "get the configuration with its seed, the position of the target, and the paths of the data. "
