@@ -59,12 +59,6 @@ def test_what_was_not_agreed_to_is_refused_with_what_to_set(said):
     assert set(filter(None, said.split(","))) <= set(wanted.split(","))
 
 
-def test_what_was_agreed_to_is_done():
-    said = {"consent": " challenge , oracle"}
-    consent.require(NODE | said, _asked("challenge", "oracle"))
-    consent.require(NODE | {"consent": ""}, {})
-
-
 @pytest.mark.parametrize("key", [key for key in consent.DEPLOYED if key != consent.KEY])
 def test_a_config_of_a_deployed_node_without_its_line_of_consent_consents_to_nothing(key):
     said = NODE | {"epsilon-limit": 2.2, "delta-limit": 1e-5, "max-trials": 1, "data-path": "data"}
