@@ -317,6 +317,23 @@ def test_starting_waits_until_the_node_is_connected(tmp_path, ending, status, sa
         subprocess.run(["sh", folder / "stop.sh"], check=True, capture_output=True, timeout=60)
 
 
+def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path):
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    folder = tmp_path / "kit" / "clients" / "client-0"
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        (folder / "supernode.pid").write_text(f"{stranger.pid}\n")
+        stopped = subprocess.run(
+            ["sh", folder / "stop.sh"], capture_output=True, text=True, check=True, timeout=30
+        )
+        assert "was not running" in stopped.stdout
+        assert stranger.poll() is None
+        assert not (folder / "supernode.pid").exists()
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
 def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     mine, other = (tmp_path / "kit" / "clients" / f"client-{client}" for client in (0, 1))

@@ -1,10 +1,8 @@
 """Flower's commands are found where environments keep them."""
 
 import json
-import math
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -49,38 +47,6 @@ def test_a_superlink_that_does_not_answer_is_named_in_one_sentence(tmp_path, mon
     monkeypatch.setattr(sys, "executable", str(path.with_name("python")))
     with pytest.raises(FlowerError, match=r"^the SuperLink does not answer; start .* again$"):
         Submission(tmp_path, "here", "1").status()
-
-
-@pytest.mark.parametrize(
-    ("written", "ends", "at_last"),
-    [(600.0, 601.0, "finished:completed"), (math.inf, 600.0, "finished:failed")],
-    ids=["completed", "failed"],
-)
-def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
-    monkeypatch, written, ends, at_last
-):
-    now, asked = [0.0], []
-
-    def sleep(seconds):
-        now[0] += seconds
-
-    def flwr(*_):
-        asked.append(now[0])
-        return {"runs": [{"status": at_last if now[0] >= ends else "running"}]}
-
-    monkeypatch.setattr(
-        flower_command, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
-    )
-    monkeypatch.setattr(flower_command, "flwr", flwr)
-    run = Submission(Path(), "here", "1")
-    if at_last == "finished:failed":
-        with pytest.raises(FlowerError, match="ended with the status finished:failed"):
-            run.wait(lambda: now[0] >= written, print)
-        assert now[0] < ends + flower_command.LONGEST_PAUSE + 1
-    else:
-        run.wait(lambda: now[0] >= written, print)
-        assert now[0] < ends + flower_command.FIRST_PAUSE + 1
-    assert len(asked) < 60
 
 
 def test_a_run_whose_process_was_killed_is_told_from_one_that_failed(monkeypatch):
