@@ -22,6 +22,9 @@ class Step:
     present_norms: Tensor
     absent_norms: Tensor
 
+    def on_cpu(self) -> "Step":
+        return Step(*(getattr(self, each.name).cpu() for each in fields(self)))
+
     @property
     def learnt(self) -> Learnt:
         """The results by name, as arrays."""

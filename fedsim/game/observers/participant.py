@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from adversaries.attacks import membership
-from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
+from adversaries.attacks.posterior import log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
 from fedsim.common.device import to_host
 from fedsim.configuration.objects import Scheme
@@ -29,6 +29,7 @@ from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.game.mechanisms import fixed_point
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
+from fedsim.game.observers.question import Question
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 from fedsim.privacy.trust import Vantage
@@ -55,15 +56,15 @@ def expect(
     if scheme.training.local_steps > 1:
         known, difference = _replay(knowledge, adversary)
         std = parameters.new_tensor(multiplier * bound, dtype=torch.float64)
-        expected = of_local_steps(scheme, known + own_message, difference, std)
-        return replace(memory, pending=expected, known=None, batch=None)
+        question = of_local_steps(scheme, known + own_message, difference, std)
+        return replace(memory, pending=question.hypotheses, known=None, batch=None)
     # The part of the aggregate that both worlds share, and the target's part in each.
     known = common_part(knowledge, set(range(scheme.federation.clients)) - {adversary, *missing})
     known += own_message
     present, absent = challenge_contributions(knowledge)
     if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
-    pending = hypotheses(
+    question = Question(
         known,
         present,
         absent if scheme.privacy.neighbouring is Neighbouring.REPLACE else None,
@@ -73,7 +74,7 @@ def expect(
     # With x^' where it surely takes part: the residual then differs by g - g' alone.
     common = known if scheme.participation.secret else known + absent
     batch = _batch(scheme.privacy.unit, game, knowledge.participation)
-    return replace(memory, pending=pending, known=common.float(), batch=batch)
+    return replace(memory, pending=question.hypotheses, known=common.float(), batch=batch)
 
 
 def _unknown_multiplier(
@@ -95,8 +96,8 @@ def _unknown_multiplier(
 
 def of_local_steps(
     scheme: Scheme, common: Tensor, difference: Tensor, step_std: Tensor
-) -> Hypotheses:
-    """Return the hypotheses about a sum over local steps whose path was replayed.
+) -> Question:
+    """Return the question about a sum over local steps whose path was replayed.
 
     common: [T, P], the sum under D'.
     difference: [T, P], expected part of D, all steps together.
@@ -106,9 +107,9 @@ def of_local_steps(
     # The steps' noises are independent, so their variances add up.
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
-        return hypotheses(common, difference, None, noise_std)
+        return Question(common, difference, None, noise_std)
     # The expected difference holds rate * steps draws: divide for the gradient of one.
-    return hypotheses(common, difference / (rate * steps), None, noise_std, rate, steps)
+    return Question(common, difference / (rate * steps), None, noise_std, rate, steps)
 
 
 def _scale(sensitivity: str, bound: float, present: Tensor, absent: Tensor) -> Tensor:
