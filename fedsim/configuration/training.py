@@ -35,7 +35,7 @@ class ModelConfig(TomlTable):
         trainable: Parameters to train, separated by commas. All others keep their values. * stands
             for any part of a name. Empty: all, or only the adapters where there are adapters.
         lora_rank: Rank of the low-rank adapters (LoRA). Adapters are trained at every Linear layer
-            and attention projection that is not trained itself. 0: no adapters.
+            that is not trained itself. 0: no adapters.
         initialisation: Initial model of each trial. "random": drawn anew; "fixed": the same for
             all; "worst-case": the same for all, trained on the records that both worlds share.
     """

@@ -8,13 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from adversaries.errors import InputError
-
-PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
-"""Attention matrices that nn.MultiheadAttention keeps outside of a Linear layer. Queries, keys and
-values of one size are one matrix, and share one A."""
 
 
 class LowRankLinear(nn.Module):
@@ -48,27 +43,13 @@ class LowRankLinear(nn.Module):
         return self.base.bias
 
 
-class _Added(nn.Module):
-    """Adds BA to a matrix, as a parametrization of `torch.nn.utils.parametrize`."""
-
-    def __init__(self, matrix: Tensor, rank: int) -> None:
-        super().__init__()
-        rows, columns = matrix.shape
-        self.down = nn.Parameter(nn.Linear(columns, rank, bias=False).weight.detach())
-        self.up = nn.Parameter(torch.zeros(rows, rank))
-
-    def forward(self, matrix: Tensor) -> Tensor:
-        return matrix + self.up @ self.down
-
-
 def adapt(model: nn.Module, rank: int) -> nn.Module:
-    """Return the network with adapters at every Linear layer and attention projection, in place.
+    """Return the network with adapters at every Linear layer, in place.
 
     model: is changed; layers whose weight is trained stay unchanged.
     Raises InputError if no layer can have an adapter.
     """
     made: dict[nn.Module, nn.Module] = {}
-    adapted = False
     # A decoder may use its table of tokens as the output layer, which gets no adapter.
     uses = Counter(id(getattr(layer, "weight", None)) for layer in model.modules())
     # A layer that is used in two places gets one adapter.
@@ -76,18 +57,10 @@ def adapt(model: nn.Module, rank: int) -> nn.Module:
         if _is_linear(layer) and not layer.weight.requires_grad and uses[id(layer.weight)] == 1:
             made.setdefault(layer, LowRankLinear(layer, rank))
             model = _put(model, path, made[layer])
-        elif isinstance(layer, nn.MultiheadAttention):
-            for name in PROJECTIONS:
-                matrix = getattr(layer, name)
-                taken = matrix is None or parametrize.is_parametrized(layer, name)
-                if not taken and not matrix.requires_grad:
-                    parametrize.register_parametrization(layer, name, _Added(matrix, rank))
-                    adapted = True
-    if not made and not adapted:
+    if not made:
         raise InputError(
-            f"model.lora-rank is {rank}, but the network has no untrained Linear layer or "
-            "attention that could have adapters; set it to 0, or name fewer layers with "
-            "model.trainable"
+            f"model.lora-rank is {rank}, but the network has no untrained Linear layer that could "
+            "have adapters; set it to 0, or name fewer layers with model.trainable"
         )
     return model
 
@@ -102,10 +75,6 @@ def merge(model: nn.Module) -> nn.Module:
                 with torch.no_grad():
                     layer.base.weight.copy_(layer.weight)
             model = _put(model, path, plain[layer])
-        elif isinstance(layer, nn.MultiheadAttention):
-            for name in PROJECTIONS:
-                if parametrize.is_parametrized(layer, name):
-                    parametrize.remove_parametrizations(layer, name)
     return model
 
 

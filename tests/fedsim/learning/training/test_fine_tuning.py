@@ -81,7 +81,7 @@ def _perceptron():
     [
         (_perceptron, ["1.down.weight", "1.up.weight", "3.base.bias", "3.down.weight"], True),
         (_residual, ["first.down.weight", "first.up.weight", "head.weight"], True),
-        (_attentive, ["attention.parametrizations.in_proj_weight.0.down"], False),
+        (_attentive, ["attention.out_proj.down.weight"], False),
     ],
 )
 def test_adapters_are_clipped_record_by_record(make, names, layer_by_layer):
