@@ -198,7 +198,7 @@ on client-0 "fedsim deploy check . | grep budget"
 
 echo "# What must not work: a key that nobody registered, the SuperLink's own port, its Control API."
 on intruder "ssh-keygen -q -t ecdsa -b 384 -N '' -C '' -f new && mv new node.key && mv new.pub node.key.pub"
-on intruder "timeout 60 sh start.sh supernode >log 2>&1; grep -o '\\[code.*\\|SuperNode ID' log | sort -u" |
+on intruder "timeout 150 sh start.sh supernode >log 2>&1; grep -o '\\[code.*\\|SuperNode ID' log | sort -u" |
     tee "$T/intruder"
 grep -q "Failed to activate SuperNode" "$T/intruder"
 if grep -q "^SuperNode ID" "$T/intruder"; then exit 1; fi
