@@ -213,6 +213,6 @@ def check_choice(neighbouring: str, choice: str, top: int, records: int, candida
 def _refuse_impossible(choice: str, top: int, pairs: int) -> None:
     """Raise InputError for an impossible choice before a long search begins."""
     if choice not in CHOICES:
-        raise InputError(f"challenge.choice is '{choice}'; give one of {', '.join(CHOICES)}")
+        raise InputError(f"choice is '{choice}'; give one of {', '.join(CHOICES)}")
     if not 1 <= top <= pairs:
         raise InputError(f"top is {top}, but only {pairs} pairs exist; give 1 to {pairs}")

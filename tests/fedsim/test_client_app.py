@@ -52,16 +52,6 @@ def test_a_node_says_which_partition_it_holds(context):
     assert messages.metric(reply, "partition") == 1
 
 
-@pytest.mark.parametrize(("deadline", "warned"), [("3600", False), ("3601", True)])
-def test_a_node_that_may_compute_for_no_reader_says_so_in_its_log(
-    context, monkeypatch, caplog, deadline, warned
-):
-    monkeypatch.setenv("FEDSIM_DEADLINE", deadline)
-    client_app.app(Message(RecordDict(), 7, "query.identify"), context)
-    assert ("DEADLINE is 3601 s" in caplog.text) == warned
-    assert ("federation.timeout = 3600 s" in caplog.text) == warned
-
-
 def test_an_ordinary_client_keeps_nothing(context):
     reply = client_app.app(_train(1, Role.CLIENT), context)
     assert messages.only(reply.content.array_records[messages.REPLY]).shape == (2, PARAMETERS)
