@@ -174,6 +174,7 @@ class Nodes:
             if node in self.auditors:
                 if reply.has_error():
                     self._leave(node, failure(reply))
+                    self._others.add(node)  # until its node is gone and comes back
                 continue
             try:
                 if reply.has_error() and reply.error.code in GONE and not self._begun:
