@@ -111,7 +111,8 @@ def _write(file: Path, data: str, label: str, settings: "dict[str, Scalar]") -> 
     if name == "csv" and not READING.intersection(settings):
         if place.exists():
             raise InputError(f"'{place}' exists; delete it, or name another configuration")
-        schema, found = schema_proposal.of_table(root, label)
+        column = str(settings.get("data.label", label))
+        schema, found = schema_proposal.of_table(root, column)
         settings = first.with_schema(settings, schema)
     elif name == "csv":
         settings = {**settings, "data.label": settings.get("data.label", label)}

@@ -33,8 +33,8 @@ else:
     Network = Arrays = Attacks = Progress = Annotated[Any, Parameter(parse=False)]
 
 
-OWN_DATA = {"run.name": "own-data", "challenge.dissimilarity": "euclidean"}
-"""Values that fit other data than the file's, where Python gives the data."""
+OWN_DATA = "own-data"
+"""Default of run.name where Python gives the data."""
 
 
 def changed(changes: Sequence[Change], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def configured(
         from fedsim.game import given  # noqa: PLC0415  (the attacks are slow to import)
 
         if not isinstance(overrides.get("data.name", ""), str):
-            overrides = OWN_DATA | overrides
+            overrides = {"run.name": OWN_DATA} | overrides  # not the name of the file's data
         overrides = given.values(overrides)
     if isinstance(config, Path | str):
         named = Path(config)

@@ -1,6 +1,8 @@
 """The challenge: a pair of neighbouring datasets (D, D'), and each trial's world."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -144,19 +146,28 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
     if record < 0:
         measure = given.dissimilarity
         among = np.arange(len(split.members)) if given.client < 0 else loaded.owned_by(given.client)
-        pair = select(
-            compared_features(rules, loaded, split.members_records.features[among]),
-            compared_features(rules, loaded, split.pool_records.features) if replace else None,
-            measure,
-            privacy.neighbouring.value,
-            columns=columns_of(loaded),
-            threads=threads,
-            progress=reporting.progress,
-        )[0]
+        ours = compared_features(rules, loaded, split.members_records.features[among])
+        pool = compared_features(rules, loaded, split.pool_records.features) if replace else None
+        with _measuring():
+            pair = select(
+                *(ours, pool, measure, privacy.neighbouring.value),
+                columns=columns_of(loaded),
+                threads=threads,
+                progress=reporting.progress,
+            )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     client = int(loaded.client_of[record])
     adversary = _seat(rules.scheme.federation, client)
     return Challenge(record, replacement, client, adversary, measure, distance)
+
+
+@contextmanager
+def _measuring() -> Iterator[None]:
+    """Name the key in what a dissimilarity refuses, such as ssim the records of a table."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"challenge.dissimilarity: {error}") from None
 
 
 def _choose_client(
@@ -167,14 +178,13 @@ def _choose_client(
     measure = "given"
     distance: float | None = None
     if client < 0:
-        distances = rank_clients(
-            compared_features(rules, loaded, loaded.split.members_records.features),
-            loaded.client_of,
-            given.dissimilarity,
-            progress,
-            columns=columns_of(loaded),
-            threads=threads,
-        )
+        ours = compared_features(rules, loaded, loaded.split.members_records.features)
+        with _measuring():
+            distances = rank_clients(
+                *(ours, loaded.client_of, given.dissimilarity, progress),
+                columns=columns_of(loaded),
+                threads=threads,
+            )
         client, measure = select_one(distances, "max"), given.dissimilarity
         distance = float(distances[client])
     records, pool = len(loaded.owned_by(client)), len(loaded.split.pool)

@@ -105,7 +105,7 @@ def test_a_shell_completes_commands_and_options(shell):
         (["audit", "gone"], "cannot read"),
         (["audit", "mine.py"], "name it, as in mine.py:train"),
         (["audit", "x.fedt", "--patience", "3"], "needs --follow"),
-        (["audit", "x.fedt", "--trial", "1"], "are for scores"),
+        (["audit", "x.fedt", "--guesses", "3"], "is for scores"),
         (["attack", "digits", "--prior", "data"], "add --column"),
         (["attack", "digits", "--column", "label", "--candidates", "3"], "are both given"),
         (["choose", "digits"], "give --max-belief"),

@@ -76,7 +76,7 @@ def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim, tmp_path):
     rows = [f"{n % 7},{n % 31 + 0.5}" for n in range(120)]
     (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
     file = tmp_path / "first.toml"
-    asked = ("--data", tmp_path / "own.csv", "--label", "days")
+    asked = ("--data", tmp_path / "own.csv", "data.label=days")
     status, said, _ = fedsim("init", file, *asked)
     assert (status, "predicted as a number from 0 to" in said) == (0, True)
     assert load(file).model.task == "regression"
