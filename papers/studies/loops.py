@@ -90,7 +90,7 @@ def audit(
     relation = Neighbouring.ADD_REMOVE
     order = LoopOrder(loop, data, records, target, relation.value, seed)
     with running.opened(order) as trials_of_loop:
-        found, claim = measured_loop([trials_of_loop], order, trials, claim, 0.95)
+        found, claim = measured_loop(trials_of_loop, order, trials, claim, 0.95)
     return found, judged(found, claim)
 
 
