@@ -18,10 +18,12 @@ EXPERIMENT = "experiment"
 
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
-    *("data.root", "data.download", "privacy.stop-at"),
-    *("trials.batch", "audit.confidence"),
+    *("data.root", "data.download", "trials.batch", "audit.confidence"),
 }
-"""Keys that do not change the findings of a batch.
+"""Keys that do not change the findings of a run."""
+
+BUDGET = "privacy.stop-at"
+"""Key that a transcript states, whose rounds have a budget; it does not change a batch's findings.
 
 The first batch decides the number of rounds, and an exhausted budget may be raised.
 """
@@ -44,14 +46,16 @@ class Batches:
     config: Config
     directory: RunDirectory | None = None
 
-    def mark(self, trials: range) -> Mark:
+    def mark(self, trials: range, transcript: bool = False) -> Mark:
         """Return the mark of trials: run, place and a digest of the experiment, as JSON bytes."""
-        return np.frombuffer(json.dumps(self._said(trials)).encode(), dtype=np.uint8)
+        return np.frombuffer(json.dumps(self._said(trials, transcript)).encode(), dtype=np.uint8)
 
-    def check(self, file: str, mark: npt.NDArray[Any], trials: range) -> None:
+    def check(
+        self, file: str, mark: npt.NDArray[Any], trials: range, transcript: bool = False
+    ) -> None:
         """Raise InputError unless a mark is of this run, of these trials and of this experiment."""
         assert self.directory is not None
-        expected = self._said(trials)
+        expected = self._said(trials, transcript)
         with self.directory.reading(file):
             then = reading.json_value(mark.tobytes())
             for key, what in (("run", "another run"), ("trials", "other trials")):
@@ -91,10 +95,11 @@ class Batches:
         firsts = (trials.start for trials in self.ranges())
         return [first for first in firsts if directory.has(directory.batch_file(first))]
 
-    def _said(self, trials: range) -> dict[str, Any]:
+    def _said(self, trials: range, transcript: bool) -> dict[str, Any]:
         assert self.directory is not None
+        left_out = NO_MATTER if transcript else NO_MATTER | {BUDGET}
         values = to_run_config(self.config).items()
-        kept = sorted((key, value) for key, value in values if key not in NO_MATTER)
+        kept = sorted((key, value) for key, value in values if key not in left_out)
         digest = hashlib.sha256(json.dumps(kept).encode()).hexdigest()
         place = [trials.start, trials.stop]
         return {"run": self.directory.identity, "trials": place, "experiment": digest}

@@ -96,7 +96,7 @@ def read(directory: RunDirectory) -> Arrays:
         trials, rounds = arrays["log_odds"].shape
         _, evaluated = arrays["accuracies"].shape
     campaign = Batches(config, directory)
-    campaign.check(FILE, mark, range(trials))
+    campaign.check(FILE, mark, range(trials), transcript=True)
     with directory.reading(FILE):
         if not rounds or trials not in {batch.stop for batch in campaign.ranges()}:
             raise ValueError(f"its 'log_odds' has {trials} trials and {rounds} rounds")

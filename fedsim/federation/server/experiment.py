@@ -127,7 +127,7 @@ def transcript(plan: Plan, directory: RunDirectory) -> Arrays:
         ending = vantages.suffix(vantage, configured)
         if f"ratios{ending}" in joined:
             odds[f"log_odds{ending}"] = log_odds(joined.pop(f"ratios{ending}"))
-    mark = Batches(config, directory).mark(range(config.trials.count))
+    mark = Batches(config, directory).mark(range(config.trials.count), transcript=True)
     return {**odds, **joined, EXPERIMENT: mark}
 
 

@@ -63,6 +63,17 @@ def test_no_report_is_of_two_experiments(changes, small, tmp_path):
     assert len(_go(directory)[0]["worlds"]) == 8
 
 
+@pytest.mark.parametrize("changes", [{"trials.count": 20}, {"privacy.stop-at": 50.0}])
+def test_a_finished_transcript_is_read_by_the_configuration_of_its_run(changes, small, tmp_path):
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
+    _go(directory)
+    report = (directory.path / "report.json").read_bytes()
+    directory.write_text("config.toml", dump(small(FEW_ROUNDS | changes)))
+    with pytest.raises(InputError, match="was changed after trials 0 to 7 were run"):
+        report_of(directory)
+    assert (directory.path / "report.json").read_bytes() == report
+
+
 @pytest.mark.parametrize("told", [b"{", b"[]", b"7", b"\xff"])
 def test_a_batch_whose_experiment_is_unreadable_is_damaged(told, small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
