@@ -34,14 +34,14 @@ HELD = {
     "fedsim/configuration": 1_700,
     "fedsim/learning": 7_600,
     "fedsim/game": 3_700,
-    "fedsim/federation": 8_400,
+    "fedsim/federation": 8_500,
     "fedsim/deployment": 2_200,
     "fedsim/audits": 12_500,
     "fedsim/reports": 8_000,
     "fedsim/studies": 4_800,
     "fedsim/commands": 4_900,
     "papers": 6_900,
-    "tests": 51_600,
+    "tests": 51_700,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

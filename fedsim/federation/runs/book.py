@@ -1,12 +1,13 @@
 """The rows of a run's ledger, and what they add up to for each client. Each release counts once.
 
-New noise makes a new release. The seed's noise repeats one, which counts once, at the fewest shares
-that it had: such noise protects no record from a party that knows the seed.
+New noise makes a new release; the seed's noise repeats one, which counts once, unless the clients
+or the multiplier differ: then two sums together tell what no noise covers. Such a sum of other
+clients is refused before its release; one in a ledger counts as without noise.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from fedsim.configuration.training import TrainingConfig
@@ -56,6 +57,14 @@ class LedgerRow:
         """The identity of the round; equal for a round that the seed repeats."""
         return self.batch, 0 if self.noise_source == "seed" else self.attempt, self.round
 
+    @property
+    def release(self) -> tuple[object, ...]:
+        """The identity of the release; equal for a round that is repeated with the same noise."""
+        present = self.present
+        if present is None and self.kind.participants == len(self.participants):
+            present = self.participants
+        return self.place, self.kind, self.participants, present
+
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """Return a row of the file. Raises KeyError, TypeError or ValueError if it is malformed."""
@@ -78,17 +87,21 @@ def planned_kind(
     return Rounds(multiplier, 1, participation.rate, training.local_steps, shares)
 
 
+Entries = tuple[tuple[LedgerRow, Rounds], ...]
+"""The rows of one place that count, and the rounds that each adds."""
+
+
 @dataclass
 class Book:
     """What rows add up to: all trainings together, or each batch as one training.
 
     Attributes:
-        counted: the row that counts at each place.
+        counted: what counts at each place.
         attempts: number of the last attempt.
     """
 
     all_trials: bool = False
-    counted: dict[Place, LedgerRow] = field(default_factory=dict)
+    counted: dict[Place, Entries] = field(default_factory=dict)
     attempts: int = 0
     _counts: dict[int, Counts] = field(default_factory=dict)
 
@@ -101,41 +114,52 @@ class Book:
 
     def add(self, row: LedgerRow) -> None:
         self.attempts = max(self.attempts, row.attempt)
-        for changed, count in self._changes(row):
-            for client in changed.participants:
+        for clients, kind, count in self._changes(row):
+            for client in clients:
                 counts = self._counts.setdefault(client, Counter())
-                counts[changed.kind] += count
-                if not counts[changed.kind]:
-                    del counts[changed.kind]
-        self.counted[row.place] = self._at_its_place(row)
+                counts[kind] += count
+                if not counts[kind]:
+                    del counts[kind]
+        self.counted[row.place] = self._after(row)
 
     def spent(self, client: int, more: LedgerRow | None = None) -> Counts:
         """Return the rounds of a client so far, or with one more row."""
         counts = Counter(self._counts.get(client, Counter()))
-        for changed, count in () if more is None else self._changes(more):
-            counts[changed.kind] += count * (client in changed.participants)
+        for clients, kind, count in () if more is None else self._changes(more):
+            counts[kind] += count * (client in clients)
         return +counts
+
+    def clashes(self, row: LedgerRow) -> bool:
+        """Return whether a row repeats the noise of a settled round with another release."""
+        settled = [old.release for old, _ in self.counted.get(row.place, ()) if not old.provisional]
+        repeats = row.noise_source == "seed" and not row.provisional and bool(settled)
+        return repeats and row.release not in settled
 
     @property
     def most(self) -> int:
         """The largest number of rounds of a client."""
         return max((counts.total() for counts in self._counts.values()), default=0)
 
-    def _at_its_place(self, row: LedgerRow) -> LedgerRow:
-        """Return which row counts at the place of another once that is added."""
-        old = self.counted.get(row.place)
-        if old is None or (old.provisional and not row.provisional):
-            return row
-        fewer = (row.kind.participants or 0) < (old.kind.participants or 0)
-        return row if fewer and not row.provisional else old
+    def _after(self, row: LedgerRow) -> Entries:
+        """Return what counts at the place of a row once the row is added."""
+        entries = self.counted.get(row.place, ())
+        if row.provisional:
+            return entries or ((row, row.kind),)
+        settled = tuple(each for each in entries if not each[0].provisional)
+        if row.release in [old.release for old, _ in settled]:
+            return settled
+        clear = replace(row.kind, noise_multiplier=0.0)
+        return (*settled, (row, clear if self.clashes(row) else row.kind))
 
-    def _changes(self, row: LedgerRow) -> list[tuple[LedgerRow, int]]:
-        """Return the rows that count from now on, or no more, each with how often."""
-        old, new = self.counted.get(row.place), self._at_its_place(row)
-        trials = row.trials if self.all_trials else 1
-        if old is new:
+    def _changes(self, row: LedgerRow) -> list[tuple[tuple[int, ...], Rounds, int]]:
+        """Return clients, kind and number of the rounds that a row adds, or takes back."""
+        before, after = self.counted.get(row.place, ()), self._after(row)
+        if before == after:
             return []
-        return [(new, trials)] if old is None else [(old, -trials), (new, trials)]
+        trials = row.trials if self.all_trials else 1
+        return [(old.participants, kind, -trials) for old, kind in before] + [
+            (new.participants, kind, trials) for new, kind in after
+        ]
 
 
 def by_batch(rows: Iterable[LedgerRow]) -> dict[int, Book]:

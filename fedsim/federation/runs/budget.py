@@ -76,7 +76,8 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     campaign: its directory is that of a run to continue, whose finished batches fix the number.
     done: rounds of the continued training that need not be run again.
     Raises InputError if the budget does not allow that, if interrupted attempts make the run exceed
-    its configured cost without privacy.stop-at, or if the ledger is damaged.
+    its configured cost without privacy.stop-at, or if the ledger is damaged or of another source of
+    noise.
     """
     config, directory, scheme = campaign.config, campaign.directory, campaign.config.scheme
     rows = [] if directory is None else ledger.verified(directory)

@@ -33,6 +33,10 @@ class BudgetExceededError(RuntimeError):
     """A round would exceed `privacy.stop-at`, so it was refused before anything of it left."""
 
 
+class OtherClientsError(RuntimeError):
+    """A round repeats the noise of an earlier attempt over other clients; its sum is withheld."""
+
+
 class Ledger:
     """The ledger of a running experiment. Raises InputError if the file is damaged.
 
@@ -94,7 +98,7 @@ class Attempt:
     ) -> None:
         self._ledger, scheme = ledger, ledger.scheme
         self._scheme, own = scheme, ledger.books[trials.start]
-        self._adds_up = adds_up(scheme.privacy.noise_source)
+        self._own, self._adds_up = own, adds_up(scheme.privacy.noise_source)
         self._limited = ledger.everything if self._adds_up else own
         self._provisional = scheme.federation.tolerated_dropouts > 0
         accounts = tuple(scheme.participation.accounts)
@@ -130,7 +134,7 @@ class Attempt:
         self._enter(self._asked(round, tuple(sorted(participants))))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
-        """Enter the actual noise of a round. Raises BudgetExceededError, with nothing entered."""
+        """Enter the actual noise of a round. Raises OtherClientsError, with nothing entered."""
         if not self._provisional:
             return
         answered = tuple(sorted(present))
@@ -142,6 +146,13 @@ class Attempt:
             shares=max(1, len(answered)),
             present=answered,
         )
+        if self._own.clashes(row):
+            raise OtherClientsError(
+                f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
+                "over other clients than an earlier attempt. The difference of the two sums has no "
+                "noise, so this sum is not released. Begin another run (run.out), or use "
+                'privacy.noise-source = "system".'
+            )
         self._enter(row)
 
     def _asked(self, round: int, participants: tuple[int, ...]) -> LedgerRow:
@@ -199,8 +210,17 @@ def read(directory: RunDirectory) -> list[LedgerRow]:
 
 
 def verified(directory: RunDirectory) -> list[LedgerRow]:
-    """Return the rows of a run, after a check by batches and events.jsonl that none is missing."""
-    rows = read(directory)
+    """Return the rows of a run, after a check by batches and events.jsonl that none is missing.
+
+    Raises InputError also if rounds had noise of another source than the configuration's.
+    """
+    rows, source = read(directory), directory.config.privacy.noise_source
+    if others := {row.noise_source for row in rows} - {source}:
+        raise InputError(
+            f"privacy.noise-source is '{source}', but rounds of this run had noise from "
+            f"'{min(others)}', and the two do not add up. Restore it in config.toml of the run "
+            "directory, or begin another run (run.out)."
+        )
     books = book.by_batch(rows)
     lengths = Counter((row.batch, row.attempt) for row in rows)
     complete = all(

@@ -150,12 +150,15 @@ def _last_attempt(
     batch, _ = _worst(scheme, rows, books)
     book = books[batch]
     last = [row for row in rows if (row.batch, row.attempt) == (batch, book.attempts)]
-    counted = [book.counted[row.place] for row in last]
-    earlier: dict[int, Counts] = {}
-    for place in book.counted.keys() - {row.place for row in last}:
-        row = book.counted[place]
-        for client in row.participants:
-            earlier.setdefault(client, Counter())[row.kind] += 1
-    joining = [(row.kind, frozenset(row.participants)) for row in counted]
+    joining, earlier = [], dict[int, Counts]()
+    remaining = dict(book.counted)
+    for row in last:
+        entries = remaining.pop(row.place)
+        own = next((each for each in entries if each[0].release == row.release), entries[-1])
+        joining.append((own[1], frozenset(own[0].participants)))
+        remaining[row.place] = tuple(each for each in entries if each is not own)
+    for old, kind in (each for entries in remaining.values() for each in entries):
+        for client in old.participants:
+            earlier.setdefault(client, Counter())[kind] += 1
     accounts = scheme.participation.accounts
     return [[kind if who in them else None for kind, them in joining] for who in accounts], earlier

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedsim.configuration import from_run_config
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.book import Book
-from fedsim.federation.runs.ledger import Ledger
+from fedsim.federation.runs.ledger import Ledger, OtherClientsError
 from fedsim.federation.runs.run_directory import RunDirectory
 
 CLIENTS, TRIALS, ROUNDS = 4, 4, 3
@@ -50,8 +50,11 @@ def _play(config, directory, attempts):
                 left.setdefault(place, CLIENTS - tolerated)
                 break
             present = answered if tolerated else range(CLIENTS)
-            attempt.settle(round, present)
-            left[place] = min(len(present), left.get(place, CLIENTS))
+            try:
+                attempt.settle(round, present)
+            except OtherClientsError:  # nothing more left
+                break
+            left[place] = len(present)
             if fate == "killed after":
                 break
     return left

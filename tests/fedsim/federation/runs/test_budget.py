@@ -6,10 +6,12 @@ from functools import cache
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.federation.runs import budget
+from fedsim.configuration import dump
+from fedsim.federation.runs import budget, ledger, spending
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.book import planned_kind
 from fedsim.federation.runs.budget import Ahead
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -61,3 +63,17 @@ def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small):
     with pytest.raises(InputError, match=said):
         budget.plan(Batches(config), Z)
     assert budget.plan(Batches(small(NOISE | {"privacy.stop-at": exact(7)})), Z) == 3
+
+
+@pytest.mark.parametrize(("before", "now"), [("seed", "system"), ("system", "seed")])
+def test_a_run_is_not_continued_with_noise_of_another_source(small, tmp_path, before, now):
+    changes = NOISE | {"federation.trust": "central"}
+    config = small(changes | {"privacy.noise-source": before})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    ledger.Ledger(config.scheme, directory).begin(range(8), 3, Z).charge(1, range(3))
+    edited = small(changes | {"privacy.noise-source": now})
+    directory.write_text("config.toml", dump(edited))
+    with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):
+        budget.plan(Batches(edited, directory), Z)
+    with pytest.raises(InputError, match="do not add up"):
+        spending.describe_run(directory)

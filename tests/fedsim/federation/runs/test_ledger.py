@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -16,7 +17,7 @@ from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import budget, ledger, spending
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.book import Book
-from fedsim.federation.runs.ledger import BudgetExceededError, Ledger
+from fedsim.federation.runs.ledger import BudgetExceededError, Ledger, OtherClientsError
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance
@@ -172,6 +173,28 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
 FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
 
 
+@pytest.mark.parametrize("trust", ["central", "local", "distributed"])
+@pytest.mark.parametrize("then", [THEN, range(5), [0, 1, 2]], ids=["other", "more", "fewer"])
+def test_the_seeds_noise_is_not_released_again_over_other_clients(then, trust, make, opened):
+    config = make(TOLERANT | {"federation.trust": trust})
+    directory = opened(config)
+    for _ in range(2):  # the same clients in both: one release
+        attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
+        attempt.charge(1, range(5))
+        attempt.settle(1, FIRST)
+    before = ledger.read(directory)
+    assert Book.of(before).spent(4).total() == 1
+    assert math.isfinite(epsilons(config, before)[-1])
+    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
+    attempt.charge(1, range(5))
+    content = (directory.path / "ledger.jsonl").read_bytes()
+    with pytest.raises(OtherClientsError, match=r"^round 1 .* Begin another run \(run\.out\)"):
+        attempt.settle(1, then)
+    assert (directory.path / "ledger.jsonl").read_bytes() == content
+    attempt.settle(1, FIRST)  # whoever repeats it to the bit may go on
+    assert epsilons(config, ledger.read(directory))[-1] == epsilons(config, before)[-1]
+
+
 def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(make, opened):
     config = make(TOLERANT | SYSTEM)
     directory = opened(config)
@@ -181,6 +204,25 @@ def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(make
         attempt.settle(1, present)
     found = spending.describe(config.scheme, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
     assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
+
+
+@pytest.mark.parametrize("changed", [{"present": tuple(THEN)}, {"noise_multiplier": 2 * Z}])
+def test_a_ledger_whose_attempts_differ_under_one_noise_has_no_bound(changed, make, opened):
+    config = make(TOLERANT)
+    directory = opened(config)
+    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
+    attempt.charge(1, range(5))
+    attempt.settle(1, FIRST)
+    (row,) = ledger.read(directory)
+    later = replace(row, attempt=2, **changed)
+    for rows in ([row, later], [row, later, replace(row, attempt=3)]):
+        for client in range(5):
+            counts = Book.of(rows).spent(client)
+            assert counts.total() == 2
+            assert privacy.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
+        assert np.all(spending.curve(config.scheme, Z, rows)[:, 1, -1] == math.inf)
+    again = [row, replace(row, attempt=2)]
+    assert math.isfinite(spending.curve(config.scheme, Z, again)[0, 1, -1])
 
 
 # Colluders
@@ -291,6 +333,12 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(make, open
     assert [group.noise_multiplier for group in mechanism.groups] == [Z, Z * math.sqrt(2)]
 
 
+def test_local_steps_are_charged_one_by_one(make, opened):
+    config = make({"federation.trust": "local", "training.local-steps": 3})
+    rows = charged(config, opened(config), 2)
+    np.testing.assert_allclose(epsilons(config, rows), [closed_form(3), closed_form(6)])
+
+
 def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_it(
     make, opened, tmp_path
 ):
@@ -330,6 +378,33 @@ def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(mak
     np.testing.assert_allclose(
         epsilons(config, rows, all_trials=True), [closed_form(n) for n in range(1, 11)]
     )
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "distributed"])
+@pytest.mark.parametrize("tolerated", [0, 2])
+def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
+    tolerated, trust, make, opened
+):
+    keys = {"federation.trust": trust, "federation.tolerated-dropouts": tolerated}
+    config = make(SYSTEM, TOLERANT, keys)
+    directory = opened(config)
+    for trials, rounds in ((range(4), 2), (range(4, 8), 1), (range(4, 8), 2)):  # the second killed
+        attempt = Ledger(config.scheme, directory).begin(trials, 2, Z)
+        for round in range(1, rounds + 1):
+            attempt.charge(round, range(5))
+            attempt.settle(round, range(5))
+    rows = ledger.read(directory)
+    everything = spending.describe_everything(config.scheme, Z, rows)
+    assert everything is not None
+    assert everything.count == 4 * 5
+    assert spending.describe(config.scheme, Z, rows).count == 3
+    assert spending.trainings(rows) == 8
+    assert attempt.epsilon == epsilons(config, rows, all_trials=True)[-1]
+    for vantage in Vantage:
+        total = PLD.epsilon(everything.towards(vantage), DELTA)
+        assert epsilons(config, rows, vantage, all_trials=True)[-1] == total
+    seed = make(TOLERANT, {"federation.tolerated-dropouts": tolerated})
+    assert spending.describe_everything(seed.scheme, Z, rows) is None
 
 
 @pytest.mark.parametrize("kept", [None, 0, 2, 3, 5])
@@ -374,6 +449,15 @@ def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(kept, m
         budget.plan(Batches(config, directory), Z)
 
 
+def test_torn_events_do_not_stop_a_run(make, opened):
+    config = make(SYSTEM, {"privacy.stop-at": 99.0})
+    directory = opened(config)
+    killed(config, directory, batch=0, round=3)
+    with (directory.path / "events.jsonl").open("ab") as file:
+        file.write(b'{"time": 1.0, "rou')
+    assert budget.plan(Batches(config, directory), Z) == 3
+
+
 # The running value
 
 
@@ -389,6 +473,16 @@ def test_the_running_value_never_understates_never_falls_and_ends_exact(rounds, 
     assert np.all(np.diff(running) >= 0)
     assert np.all(np.array(running) >= values)
     np.testing.assert_array_equal(running[:16], values[:16])
+
+
+@pytest.mark.parametrize("source", ["seed", "system"])
+@pytest.mark.parametrize("before", [1, 37, 96, 97])
+def test_a_restart_never_lowers_the_running_value(before, source, make, opened):
+    config = make({"privacy.noise-source": source})
+    rows = charged(config, opened(config), before, 97, rounds=97)
+    assert np.all(np.diff(epsilons(config, rows)) >= 0)
+    total = 97 + (before if source == "system" else 0)
+    assert epsilons(config, rows)[-1] == pytest.approx(closed_form(total))
 
 
 # The budget
@@ -552,6 +646,16 @@ def test_a_restart_that_cannot_afford_the_rounds_of_the_other_batches_is_refused
     assert report["rounds"] == 4
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(6))
     assert report["released"]["epsilon"] == pytest.approx(closed_form(40))
+
+
+def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(make, opened):
+    config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32), "trials.batch": 8})
+    directory = opened(config)
+    killed(config, directory, batch=0, round=4)
+    with pytest.raises(
+        InputError, match=r"but one round of each of the 8 trials to come would cost epsilon"
+    ):
+        execute(config, directory)
 
 
 def test_a_budget_below_one_round_is_refused_before_a_directory_is_made(small, tmp_path):
