@@ -35,7 +35,7 @@ HELD = {
     "fedsim/learning": 7_600,
     "fedsim/game": 3_700,
     "fedsim/federation": 8_500,
-    "fedsim/deployment": 2_200,
+    "fedsim/deployment": 2_300,
     "fedsim/audits": 12_500,
     "fedsim/reports": 8_000,
     "fedsim/studies": 4_800,

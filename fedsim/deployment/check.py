@@ -4,6 +4,7 @@ Every machine: program, permissions and connection. A server: certificate and no
 node.toml, data and budget. Ports are checked from this machine: check a folder on its own machine.
 """
 
+import ipaddress
 import os
 import shutil
 import ssl
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
@@ -28,6 +30,11 @@ from fedsim.deployment.kit import Kit
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import consent, signed_keys
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, RefusedError
+from fedsim.federation.protocol.flower_names import (
+    AcquireTaskRequest,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+)
 from fedsim.federation.runtimes.flower_command import FlowerError, listening
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
@@ -48,7 +55,10 @@ RENEW = "fedsim deploy renew KIT, then copy server.key and server.crt here"
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of `fedsim deploy check`: machine, what was checked, state, and the finding."""
+    """One line of `fedsim deploy check`: machine, what was checked, state, and the finding.
+
+    The machine of the kit's authority is "ca".
+    """
 
     machine: str
     what: str
@@ -66,7 +76,7 @@ class Checked:
 
 
 def check_machines(directory: Path, machine: str | None = None) -> list[CheckResult]:
-    """Return the findings about one machine, or about all of a directory.
+    """Return the findings about one machine, or about all of a directory, and the kit's authority.
 
     Raises InputError if the directory is no deployment or has no such machine.
     """
@@ -79,6 +89,9 @@ def check_machines(directory: Path, machine: str | None = None) -> list[CheckRes
         checks = CHECKS[kind] if checked.place.is_dir() else {"folder": _missing}
         for what, check in checks.items():
             findings += [CheckResult(name, what, *line) for line in _lines(check, checked)]
+    if not laid_out.machine and (place := directory.absolute() / "ca").is_dir():
+        lines = _lines(_permissions, Checked("ca", place, laid_out))
+        findings += [CheckResult("ca", "permissions", *line) for line in lines]
     return findings
 
 
@@ -122,6 +135,8 @@ def _program(checked: Checked) -> Lines:
 
 def _permissions(checked: Checked) -> Lines:
     place = checked.place
+    if checked.machine != "ca" and (place / "ca.key").exists():
+        yield WRONG, f"the authority's key must not be here; remove {place / 'ca.key'}"
     names = ("*.key", "state", "flower", "transcripts")
     for path in [place, *(path for name in names for path in place.glob(name))]:
         if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
@@ -178,6 +193,9 @@ def server_connection(checked: Checked) -> Lines:
     port = kit.port(place, "SUPERLINK_PORT")
     if not listening("127.0.0.1", port):
         yield WRONG, f"the SuperLink does not answer on port {port}; {start}"
+    elif others := _reachable(port):
+        why = "where anyone can submit code; start it with start.sh, which uses 127.0.0.1 only"
+        yield WRONG, f"the SuperLink also listens on {others[0]}, {why}"
     port, listen = kit.port(place, "PORT"), kit.settings(place).get("LISTEN", "")
     host = "127.0.0.1" if listen in ("", "0.0.0.0", "::") else listen
     if listening(host, port):
@@ -186,21 +204,51 @@ def server_connection(checked: Checked) -> Lines:
         yield WRONG, f"the proxy does not answer on port {port}; {start}"
 
 
+def _reachable(port: int) -> list[str]:
+    """Return the addresses of a port beside loopback; none where the system hides them."""
+    try:
+        sockets = psutil.net_connections("tcp")
+    except psutil.AccessDenied:
+        return []
+    listening = [one.laddr for one in sockets if one.status == psutil.CONN_LISTEN and one.laddr]
+    addresses = {address.ip for address in listening if address.port == port}
+    return sorted(each for each in addresses if not ipaddress.ip_address(each).is_loopback)
+
+
 def _node_connection(checked: Checked) -> Lines:
     """Check that this node runs, has its key, and reaches the server."""
     place = checked.place
     kit.deadline(place)
-    if not listening("127.0.0.1", kit.port(place, "NODE_PORT")):
+    port = kit.port(place, "NODE_PORT")
+    if not listening("127.0.0.1", port):
         yield NOTE, f"this node is not running; sh {place / 'start.sh'}, and see logs/"
-    host, _, port = kit.settings(place).get("SUPERLINK", "").rpartition(":")
-    if not host or not port.isdecimal():
+    elif any(
+        gives_tasks_to_anybody(f"{scheme}://127.0.0.1:{port}") for scheme in ("https", "http")
+    ):
+        why = "the run's model and the right to answer for this node; start it with start.sh"
+        yield WRONG, f"port {port} gives every account of this machine {why}"
+    host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
+    if not host or not text.isdecimal():
         why = f"set it to {checked.kit.address}:{checked.kit.port}"
         yield WRONG, f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT; {why}"
         return
-    yield from _reached(place, host, int(port), host)
+    yield from _reached(place, host, int(text), host)
     private = certificates.private_node_key(place / "node.key").public_key()
     if load_ssh_public_key((place / "node.key.pub").read_bytes()) != private:
         yield WRONG, "node.key does not match node.key.pub; copy both from the same kit"
+
+
+def gives_tasks_to_anybody(url: str) -> bool:
+    """Return whether a Runtime API requires no secret. It claims no task."""
+    version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
+    client = RuntimeHttpClient(url, interceptors=[version], verify=False, timeout=TIMEOUT)
+    try:
+        client.AcquireTask(AcquireTaskRequest(supported_task_types=[]))
+    except (httpx.HTTPError, ValueError):
+        return False
+    finally:
+        client.close()
+    return True
 
 
 def _reached(place: Path, host: str, port: int, name: str) -> Lines:
@@ -256,8 +304,8 @@ def _client_settings(checked: Checked) -> Lines:
         return
     folder = _path(checked, values[signed_keys.PEERS])
     files = [folder / f"client-{client}.pub" for client in range(clients)]
-    keys = {path.read_text().split()[1] for path in files if path.is_file()}
-    if len(keys) < clients or (checked.place / "node.key.pub").read_text().split()[1] not in keys:
+    keys = {run.fingerprint_of(path) for path in files if path.is_file()}
+    if len(keys) < clients or run.fingerprint_of(checked.place / "node.key.pub") not in keys:
         why = "copy each client's node.key.pub to client-NUMBER.pub"
         yield WRONG, f"{folder} lacks the key of a client, or of this one; {why}"
 

@@ -233,7 +233,7 @@ def serve_superlink(place: Path) -> None:
         Part("the SuperLink", lambda: superlink, own),
         Part("flower-superexec", lambda: superexec, own),
     ]
-    with Service(parts) as service:
+    with Service(parts, place / "logs") as service:
         while True:
             service.watch()
             time.sleep(WATCH_INTERVAL)

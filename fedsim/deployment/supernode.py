@@ -136,7 +136,8 @@ def serve(place: Path) -> None:
     deadline, address = kit.deadline(place), f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
     os.environ |= environment(place / "flower")
     log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
-    with Service([Part("the SuperNode", lambda: _supernode(place), dict(os.environ))]) as service:
+    part = Part("the SuperNode", lambda: _supernode(place), dict(os.environ))
+    with Service([part], place / "logs") as service:
         service.watch()
         if machine != "auditor":
             own_app.import_ahead()

@@ -5,6 +5,8 @@ however it ends.
 """
 
 import logging
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Self
 
 from fedsim.common.parent import end_with_parent
@@ -23,6 +26,13 @@ PAUSE = 5.0
 
 LONGEST_END = 10.0
 """Seconds in which a process must end after SIGTERM."""
+
+
+LARGEST = 10 << 20
+"""Bytes after which a log becomes NAME.log.1 and replaces an older one."""
+
+LOGS_INTERVAL = 600.0
+"""Seconds between looks at the logs' sizes; start.sh waits for a line of a log for less."""
 
 
 @dataclass
@@ -68,11 +78,29 @@ def log_as(machine: str) -> None:
     logging.getLogger("fedsim").setLevel(logging.INFO)
 
 
-class Service:
-    """The parts of a service, while it runs. A part that ends takes the later ones along."""
+def shorten(folder: Path) -> None:
+    """Copy long logs away and empty them. Their writers continue, since start.sh appends.
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
+    A log that cannot be copied stays, with a warning: no service may fail over its log.
+    """
+    for path in folder.glob("*.log"):
+        try:
+            if path.stat().st_size > LARGEST:
+                shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+                os.truncate(path, 0)
+        except OSError as error:
+            log.warning("cannot shorten %s: %s", path.name, error)
+
+
+class Service:
+    """The parts of a service, while it runs. A part that ends takes the later ones along.
+
+    logs: the folder of the machine's logs, which are kept short.
+    """
+
+    def __init__(self, parts: Sequence[Part], logs: Path) -> None:
+        self._parts, self._logs = parts, logs
+        self._shorten_at = time.monotonic() + LOGS_INTERVAL
 
     def __enter__(self) -> Self:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -87,6 +115,9 @@ class Service:
         A part that has ended is reported in one sentence.
         """
         now = time.monotonic()
+        if now >= self._shorten_at:
+            self._shorten_at = now + LOGS_INTERVAL
+            shorten(self._logs)
         for index, part in enumerate(self._parts):
             if part.process is not None and (status := part.process.poll()) is not None:
                 self.restart(index, f"{part.name} {ending(status)}")

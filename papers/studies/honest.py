@@ -101,9 +101,9 @@ NOISE: Changes = {
 }
 
 
-def _claimed(factor: float = 1.0) -> float:
-    """Return the epsilon of all rounds, whose signals are `factor` of the noise each."""
-    return gaussian.epsilon(factor * math.sqrt(ROUNDS), DELTA)
+def _claimed() -> float:
+    """Return the epsilon of all rounds, whose signals are as long as the noise's deviation."""
+    return gaussian.epsilon(math.sqrt(ROUNDS), DELTA)
 
 
 def _dp_app(name: str, variant: str, **facts: Any) -> App:
@@ -127,12 +127,6 @@ RECORDED = (
     UNIFORM,
     AT_CLIENTS,
     *OWN,
-    _dp_app(
-        "LocalDpMod",
-        "local-dp",
-        # It adds sqrt(2 ln(1.25/delta)) times its sensitivity at epsilon 1.
-        epsilon=_claimed(1 / math.sqrt(2 * math.log(1.25 / DELTA))),
-    ),
     App("Opacus in the clients", "opacus_app", epsilon=OPACUS),
     App("Opacus in the clients, a claim of records", "opacus_app", {}, OPACUS, "record"),
 )
@@ -142,7 +136,6 @@ AUDITED = (
     UNIFORM,
     AT_CLIENTS,
     _dp_app("RdpAccountant", "accountant-kept", epsilon=None),
-    _dp_app("LocalDpMod", "local-dp", epsilon=None),
     *OWN,
     App("Opacus in the clients", "opacus_app", epsilon=OPACUS),
 )

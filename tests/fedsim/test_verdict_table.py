@@ -65,8 +65,7 @@ EVIDENCE = {
     "unsure": ({"unsure": ["why"]}, NOT_JUDGED),
     "unknown": ({"unknown": ["why"], "exceeded": True}, NOT_JUDGED),
     "broken": ({"broken": True, "unknown": ["why"]}, SUSPECT),
-    "refuting": ({"refuting": ["why"], "broken": True}, CONVICTED),
-    "proven": ({"proven": ABOVE, "unknown": ["why"]}, CONVICTED),
+    "proven": ({"proven": ABOVE, "broken": True, "unknown": ["why"]}, CONVICTED),
     "rounded": ({"proven": ROUNDED}, CONVICTED),  # a bound needs no rounding
     "incomparable": ({"incomparable": "why", "proven": ABOVE}, NOT_JUDGED),
 }

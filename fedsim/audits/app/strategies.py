@@ -47,12 +47,14 @@ def wrapper_of(strategy: Strategy) -> Any | None:
 
 
 def averages(strategy: Strategy) -> bool:
-    """Return whether Flower's own code releases the plain mean, with noise of a fixed norm."""
-    strategies = chain(strategy)
-    wrapper = wrapper_of(strategy)
-    mean = type(strategies[-1]).aggregate_train is FedAvg.aggregate_train
-    fixed = wrapper is None or isinstance(wrapper, FIXED)
-    return mean and fixed and all(_of_flower(type(each).aggregate_train) for each in strategies)
+    """Return whether Flower's own code releases the plain mean, or adds one noise of a fixed norm.
+
+    A second wrapper would clip or add noise as well, of which the first one's numbers say nothing.
+    """
+    *wrappers, inner = chain(strategy)
+    fixed = (isinstance(one, FIXED) and _of_flower(type(one).aggregate_train) for one in wrappers)
+    mean = type(inner).aggregate_train is FedAvg.aggregate_train
+    return mean and len(wrappers) <= 1 and all(fixed)
 
 
 def mechanism(strategy: Strategy) -> dict[str, Scalar]:

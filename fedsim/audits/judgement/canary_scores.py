@@ -25,6 +25,8 @@ from fedsim.audits.results.view import View
 from fedsim.common import reading
 
 COLUMNS = ("included", "score")
+CANARY = "canary"
+"""Column of the canaries' names, which a file may have."""
 
 UNSUPPORTED = (
     "scores of canaries may disprove a claim, but cannot support it: they do not show the noise"
@@ -120,23 +122,27 @@ def read_scores(path: Path) -> Scores:
 
 
 def _rows(path: Path) -> list[_Row]:
-    rows = []
+    rows, names = [], set()
     # Spreadsheets start their files with a byte order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         header = [name.strip() for name in next(lines, [])]
         if "trial" in header:
             raise InputError(f"'{path}' has a column 'trial'; give the rows of one training alone")
-        for name in COLUMNS:
+        for name in (*COLUMNS, CANARY):
             if header.count(name) > 1:
                 raise InputError(f"'{path}' has {header.count(name)} columns '{name}'; keep one")
         for line in filter(None, lines if {*COLUMNS} <= {*header} else ()):
             place = f"'{path}', line {lines.line_num}"
             if len(line) > len(header):
                 raise InputError(f"{place}: more fields than the header has; give one score a row")
-            cells = zip(header, map(str.strip, line), strict=False)
+            cells = dict(zip(header, map(str.strip, line), strict=False))
+            # The bounds count each row as a fair coin of its own.
+            if CANARY in header and (canary := cells.get(CANARY, "")) in names:
+                raise InputError(f"{place}: canary '{canary}' again; give one row for each canary")
+            names.add(cells.get(CANARY, ""))
             try:
-                rows.append(_Row.model_validate({name: cell for name, cell in cells if cell}))
+                rows.append(_Row.model_validate({name: one for name, one in cells.items() if one}))
             except ValidationError as error:
                 first = error.errors()[0]
                 raise InputError(f"{place}: {first['loc'][0]}: {first['msg']}") from None

@@ -158,7 +158,6 @@ class Evidence:
     Attributes:
         incomparable: why the audit did not measure what the claim speaks of; "" if it did.
         proven: lower bound on epsilon at the claim's delta, at the confidence of an alarm.
-        refuting: what refutes the claim beside that bound.
         broken: whether an alarm or a broken rule leaves no guarantee to rely on.
         unknown: why there is no epsilon to compare with the claim.
         unsure: why an epsilon within the claim does not yet support it.
@@ -168,7 +167,6 @@ class Evidence:
 
     incomparable: str = ""
     proven: float = 0.0
-    refuting: Sequence[str] = ()
     broken: bool = False
     unknown: Sequence[str] = ()
     exceeded: bool = False
@@ -192,7 +190,7 @@ def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
     precedence = (
         (claim is None, Verdict.NO_CLAIM, ()),
         (evidence.incomparable, Verdict.NOT_JUDGED, (evidence.incomparable,)),
-        (refuted or evidence.refuting, Verdict.CONVICTED, evidence.refuting),
+        (refuted, Verdict.CONVICTED, ()),
         (evidence.broken, Verdict.SUSPECT, evidence.against),
         (evidence.unknown, Verdict.NOT_JUDGED, evidence.unknown),
         (evidence.exceeded, Verdict.SUSPECT, evidence.against),

@@ -189,6 +189,7 @@ def _unmeasured(why: str, doubts: Sequence[str]) -> MeasuredRounds:
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     """Return why the rest of the aggregates may not be noise alone; "" if it is."""
+    # Earlier recordings call a mean of adaptive noise "mean", with "adaptive" beside it.
     mean = mechanism.get("aggregation") == "mean" and mechanism.get("adaptive") is not True
     # Without a rest, the aggregate is the mean, by whatever code.
     if mean or all(release.noiseless for release in releases):

@@ -35,7 +35,7 @@ class DataFacts:
     """Records on which the model was evaluated."""
     client_sizes: list[int]
     mean_label_skew: Real | None
-    """How far the clients' label mixes are from D's, as measured and by chance."""
+    """How far the clients' label mixes are from D's."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedsim.privacy.mechanism import Neighbouring, Steps
 
 def _lines(written, machine, what):
     found = check.check_machines(written, machine)
-    return [(one.state, one.message) for one in found if one.what == what]
+    return [(one.state, one.message) for one in found if (one.machine, one.what) == (machine, what)]
 
 
 def test_a_new_kit_lacks_nothing_but_its_start(written, found):
@@ -26,12 +26,9 @@ def test_a_new_kit_lacks_nothing_but_its_start(written, found):
     assert "start.sh" in server["connection"]
     assert set(found("client-0")) == {"connection"}
     everything = check.check_machines(written)
-    assert {one.machine for one in everything} == {"server", "client-0", "client-1"}
-    subjects = {one.what for one in everything}
-    assert subjects == {"program", "permissions", "certificate", "nodes", *CLIENTS_SUBJECTS}
-
-
-CLIENTS_SUBJECTS = "node.toml", "data", "budget", "connection"
+    assert {one.machine for one in everything} == {"server", "client-0", "client-1", "ca"}
+    subjects = {"certificate", "nodes", "node.toml", "data", "budget", "connection"}
+    assert {one.what for one in everything} == {"program", "permissions", *subjects}
 
 
 def test_another_program(written, found, change, strangers, monkeypatch):
@@ -49,6 +46,10 @@ def test_others_may_read_a_key(written, found):
     key = written / "server" / "server.key"
     key.chmod(0o644)
     assert f"chmod 600 {key}" in found("server")["permissions"]
+    (written / "ca" / "ca.key").chmod(0o644)
+    assert "others may read ca.key (644)" in check.check_machines(written)[-1].message
+    key.rename(key.with_name("ca.key"))
+    assert "must not be here" in _lines(written, "server", "permissions")[0][1]
 
 
 def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(written, found):
@@ -189,6 +190,8 @@ def test_a_node_with_a_wrong_config(written, found, line, complaint):
 
 def test_a_node_without_consent(written, found):
     path = written / "clients" / "client-0" / "node.toml"
+    (key := path.parent / "peers" / "client-1.pub").write_text("")
+    assert f"cannot read '{key}'" in found("client-0")["node.toml"]
     path.write_text("partition-id = 0\nnum-partitions = 2\n")
     assert "consent is missing; add consent" in found("client-0")["node.toml"]
 
@@ -227,11 +230,9 @@ def test_a_key_with_a_passphrase_is_found(written, monkeypatch):
     assert "cannot be read" in _lines(written, "client-0", "connection")[-1][1]
 
 
-UNIT = "record", Neighbouring.ADD_REMOVE, "pld"
-
-
 def _answer(run, round, charged):
-    return AnsweredMessage("", run, "digits", "7", "", "12ab", 0, 1, round, 5.0, charged, *UNIT)
+    unit = "record", Neighbouring.ADD_REMOVE, "pld"
+    return AnsweredMessage("", run, "digits", "7", "", "12ab", 0, 1, round, 5.0, charged, *unit)
 
 
 def test_what_is_spent_and_left_is_said(written):

@@ -12,7 +12,7 @@ def test_a_superlink_listens_on_loopback_and_is_found_beside_the_interpreter(tmp
     class EndedError(Exception):
         pass
 
-    def serve(parts):
+    def serve(parts, logs):
         commands.extend(part.command() for part in parts)
         raise EndedError
 

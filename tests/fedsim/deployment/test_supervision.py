@@ -21,7 +21,7 @@ def part(name, word):
     program = [sys.executable, "-c", "import time; time.sleep(600)", word]
     return supervision.Part(name, lambda: program, None)
 parts = [part("the SuperLink", "flower-superlink"), part("flower-superexec", "flower-superexec")]
-with supervision.Service(parts) as service:
+with supervision.Service(parts, supervision.Path()) as service:
     while True:
         service.watch()
         time.sleep(0.02)
@@ -97,7 +97,7 @@ def test_a_part_that_cannot_start_is_tried_again(monkeypatch, caplog):
     handler = signal.getsignal(signal.SIGTERM)
     try:
         parts = [supervision.Part("the SuperNode", lambda: next(commands), os.environ)]
-        with supervision.Service(parts) as service:
+        with supervision.Service(parts, supervision.Path()) as service:
             assert not service.watch()
             assert service.watch()
     finally:

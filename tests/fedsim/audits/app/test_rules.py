@@ -122,15 +122,16 @@ class OwnNoise(DifferentialPrivacyServerSideFixedClipping):
 
 
 def test_only_flowers_own_mean_with_noise_of_a_fixed_norm_is_judged():
+    adaptive = DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.1, 3)
     for wrap in (
         DifferentialPrivacyServerSideFixedClipping,
         DifferentialPrivacyClientSideFixedClipping,
     ):
         assert averages(wrap(FedAvg(), 1.0, 1.0, 3))
-        assert not averages(wrap(FedAdam(), 1.0, 1.0, 3))
-        assert not averages(wrap(Own(), 1.0, 1.0, 3))
+        for inner in (FedAdam(), Own(), adaptive, wrap(FedAvg(), 2.0, 1.0, 3)):
+            assert not averages(wrap(inner, 1.0, 1.0, 3))
     assert averages(FedAvg())
-    assert not averages(DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.1, 3))
+    assert not averages(adaptive)
     assert "noise_multiplier" not in mechanism(Own())
     assert mechanism(OwnNoise(FedAvg(), 2.0, 1.0, 3)) == {
         "strategy": "OwnNoise > FedAvg",

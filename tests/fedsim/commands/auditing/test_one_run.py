@@ -65,6 +65,7 @@ def test_bad_input_is_one_line(fedsim, tmp_path):
         ("included,score", [(1,)], "line 2: score: Field required"),
         ("trial,included,score", [(0, 1, 1.0)], "give the rows of one training alone"),
         ("included,score,included", [(1, 1.0, 0)], "has 2 columns 'included'; keep one"),
+        ("canary,included,score", [("a", 1, 1.0), ("a", 0, 2.0)], "line 3: canary 'a' again"),
         ("included,score", [(1, 1.0, 0)], "line 2: more fields than the header has"),
     ):
         path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)
