@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 4_800,
     "fedsim/commands": 4_900,
     "papers": 6_900,
-    "tests": 51_700,
+    "tests": 51_800,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

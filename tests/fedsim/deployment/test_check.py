@@ -1,6 +1,7 @@
 """Each thing that can be wrong with a machine's folder is found, and only that."""
 
 import shutil
+import socket
 import subprocess
 from datetime import UTC, datetime, timedelta
 
@@ -27,8 +28,11 @@ def test_a_new_kit_lacks_nothing_but_its_start(written, found):
     assert set(found("client-0")) == {"connection"}
     everything = check.check_machines(written)
     assert {one.machine for one in everything} == {"server", "client-0", "client-1", "ca"}
-    subjects = {"certificate", "nodes", "node.toml", "data", "budget", "connection"}
-    assert {one.what for one in everything} == {"program", "permissions", *subjects}
+    subjects = {one.what for one in everything}
+    assert subjects == {"program", "permissions", "certificate", "nodes", *CLIENTS_SUBJECTS}
+
+
+CLIENTS_SUBJECTS = "node.toml", "data", "budget", "connection"
 
 
 def test_another_program(written, found, change, strangers, monkeypatch):
@@ -46,10 +50,13 @@ def test_others_may_read_a_key(written, found):
     key = written / "server" / "server.key"
     key.chmod(0o644)
     assert f"chmod 600 {key}" in found("server")["permissions"]
-    (written / "ca" / "ca.key").chmod(0o644)
-    assert "others may read ca.key (644)" in check.check_machines(written)[-1].message
-    key.rename(key.with_name("ca.key"))
-    assert "must not be here" in _lines(written, "server", "permissions")[0][1]
+    (own := written / "ca" / "ca.key").chmod(0o644)
+    last = check.check_machines(written)[-1]
+    assert (last.machine, f"chmod 600 {own}" in last.message) == ("ca", True)
+    for machine in ("server", "client-1"):
+        shutil.copy(own, place := kit.folder(written, machine))
+        line = WRONG, f"the authority's key must not be here; remove {place / 'ca.key'}"
+        assert _lines(written, machine, "permissions")[0] == line
 
 
 def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(written, found):
@@ -136,6 +143,21 @@ def test_a_port_that_is_none(found, change, written):
     assert "PORT is 'many'" in found("server")["connection"]
 
 
+def test_a_port_that_others_reach_or_that_asks_for_no_secret(written, found, change, monkeypatch):
+    change(written / "server", "SUPERLINK_PORT", port := kit.port(written / "server", "PORT"))
+    with socket.create_server(("0.0.0.0", port)):
+        lines = _lines(written, "server", "connection")
+    assert "also listens on 0.0.0.0, where anyone" in lines[0][1]
+    monkeypatch.setattr(check, "_reached", lambda *_: iter([]))
+    with socket.create_server(("127.0.0.1", port)):
+        assert "connection" not in found("server")
+        change(written / "clients" / "client-0", "NODE_PORT", port)
+        for answers in (None, False, True):  # to a program without the secret
+            monkeypatch.setattr(check, "gives_tasks_to_anybody", lambda _, said=answers: said)
+            told = found("client-0").get("connection", "")
+            assert ("gives every account of this machine" in told) == bool(answers)
+
+
 def test_a_clients_data(written, found):
     place = written / "clients" / "client-1"
     (place / "data").rmdir()
@@ -188,10 +210,11 @@ def test_a_node_with_a_wrong_config(written, found, line, complaint):
     assert complaint in found("client-0")["node.toml"]
 
 
-def test_a_node_without_consent(written, found):
-    path = written / "clients" / "client-0" / "node.toml"
-    (key := path.parent / "peers" / "client-1.pub").write_text("")
+def test_a_node_with_a_damaged_key_of_a_peer_or_without_consent(written, found):
+    (key := written / "clients" / "client-0" / "peers" / "client-1.pub").write_text("")
     assert f"cannot read '{key}'" in found("client-0")["node.toml"]
+    assert _lines(written, "client-0", "budget")  # the other checks go on
+    path = written / "clients" / "client-0" / "node.toml"
     path.write_text("partition-id = 0\nnum-partitions = 2\n")
     assert "consent is missing; add consent" in found("client-0")["node.toml"]
 
@@ -230,9 +253,11 @@ def test_a_key_with_a_passphrase_is_found(written, monkeypatch):
     assert "cannot be read" in _lines(written, "client-0", "connection")[-1][1]
 
 
+UNIT = "record", Neighbouring.ADD_REMOVE, "pld"
+
+
 def _answer(run, round, charged):
-    unit = "record", Neighbouring.ADD_REMOVE, "pld"
-    return AnsweredMessage("", run, "digits", "7", "", "12ab", 0, 1, round, 5.0, charged, *unit)
+    return AnsweredMessage("", run, "digits", "7", "", "12ab", 0, 1, round, 5.0, charged, *UNIT)
 
 
 def test_what_is_spent_and_left_is_said(written):

@@ -15,13 +15,14 @@ from fedsim.deployment import supervision
 
 SERVICE = """
 import sys, time
+from pathlib import Path
 from fedsim.deployment import supervision
 supervision.PAUSE = 0.2
 def part(name, word):
     program = [sys.executable, "-c", "import time; time.sleep(600)", word]
     return supervision.Part(name, lambda: program, None)
 parts = [part("the SuperLink", "flower-superlink"), part("flower-superexec", "flower-superexec")]
-with supervision.Service(parts, supervision.Path()) as service:
+with supervision.Service(parts, Path()) as service:
     while True:
         service.watch()
         time.sleep(0.02)
@@ -91,18 +92,29 @@ def test_the_parts_end_with_their_parent(running, number):
     _until(lambda: not any(map(_lives, running.seen)))
 
 
-def test_a_part_that_cannot_start_is_tried_again(monkeypatch, caplog):
-    monkeypatch.setattr(supervision, "PAUSE", 0.0)
+def test_a_part_that_cannot_start_is_tried_again_and_long_logs_are_copied_away(
+    monkeypatch, caplog, tmp_path
+):
+    for name, value in (("PAUSE", 0.0), ("LOGS_INTERVAL", 0.0), ("LARGEST", 10)):
+        monkeypatch.setattr(supervision, name, value)
+    (tmp_path / "proxy.log").write_text("a long log\n")
+    (tmp_path / "proxy.log.1").mkdir()
+    writer = (tmp_path / "supernode.log").open("a")
+    print("a long log", file=writer, flush=True)
     commands = iter([["/nowhere/program"], [sys.executable, "-c", "import time; time.sleep(600)"]])
     handler = signal.getsignal(signal.SIGTERM)
     try:
         parts = [supervision.Part("the SuperNode", lambda: next(commands), os.environ)]
-        with supervision.Service(parts, supervision.Path()) as service:
+        with supervision.Service(parts, tmp_path) as service, writer:
             assert not service.watch()
+            print("more", file=writer)
             assert service.watch()
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert "the SuperNode cannot start ([Errno 2] No such file" in caplog.text
+    assert "cannot shorten proxy.log" in caplog.text
+    texts = [path.read_text() for path in sorted(tmp_path.iterdir()) if path.is_file()]
+    assert texts == ["a long log\n", "more\n", "a long log\n"]
 
 
 def test_a_line_tells_when_where_how_grave_and_what(capfd):
