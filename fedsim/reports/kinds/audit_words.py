@@ -66,8 +66,8 @@ PROTECTED = {
 
 
 def in_short(name: str) -> str:
-    """Return a name that a stranger may have chosen as a part of one line."""
-    words = " ".join(name.split())
+    """Return a name that a stranger may have chosen as a part of one line; of a path, the end."""
+    words = " ".join((name.rpartition("/")[2] or name).split())
     return words if len(words) <= LONGEST_NAME else f"{words[: LONGEST_NAME - 1]}…"
 
 
