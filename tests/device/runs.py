@@ -148,7 +148,8 @@ def _differences(name, places):
     apart, unlike = 0.0, []
     for key in dict.fromkeys([*here, *there]):
         pair = here.get(key), there.get(key)
-        if same(*pair) or key.endswith(": device"):
+        # A mark is a digest of the configuration, in which paths differ.
+        if same(*pair) or key.endswith((": device", ": experiment.experiment")):
             continue
         if key.endswith(": final_models"):  # digests, of which nothing can be close
             apart = max(apart, float(np.finfo(np.float32).eps))
