@@ -139,7 +139,8 @@ def _while_written(
                 file.flush()
                 beliefs.append(belief)
                 show(view(beliefs))
-                if time.monotonic() - written > INTERIM:
+                # A run has its worlds when it has ended.
+                if options.worlds is None and time.monotonic() - written > INTERIM:
                     pages.write(live.report(), directory, beliefs)
                     written = time.monotonic()
         found = live.report()

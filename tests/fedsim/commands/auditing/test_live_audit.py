@@ -126,6 +126,17 @@ def test_following_a_finished_transcript_ends_by_itself_and_keeps_each_belief(
     assert report == json.loads((out / "report.json").read_text())
 
 
+def test_worlds_that_are_not_there_yet_cost_no_belief(federation, tmp_path, capsys):
+    """A run that is followed has its worlds when it has ended."""
+    run, out = tmp_path / "run", tmp_path / "a"
+    run.mkdir()
+    shutil.copy(federation / "run" / "config.toml", run)
+    recorded = federation / "transcripts" / f"{RUN_ID}.fedt"
+    assert command("--follow", recorded, "--out", out, "--worlds", run) == 2
+    assert "has no transcript.npz" in capsys.readouterr().err
+    assert len((out / "beliefs.jsonl").read_text().splitlines()) == 4
+
+
 def test_the_worlds_say_how_right_the_beliefs_were(federation, tmp_path, capsys):
     options = ("--json", "--out", tmp_path / "a", "--worlds", federation / "run")
     assert command(federation / "transcripts", *options) == 0
