@@ -16,35 +16,11 @@ from fedsim.common.parent import end_with_parent
 from fedsim.configuration import Config
 from fedsim.configuration.federation import CLIENT, OWN
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.reports.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
     from fedsim.federation.runtimes.workers import Workers
     from fedsim.federation.server.experiment import Trainer
     from fedsim.federation.server.plan import Plan
-
-
-def in_process(plan: "Plan", console: Console) -> RunDirectory:
-    """Carry out an experiment in this process, or its remaining trials.
-
-    Args:
-        plan: the plan of the experiment. A finished run with the same configuration stays as it is.
-        console: the console for the progress.
-
-    Returns:
-        The directory of the finished run.
-
-    Raises:
-        InputError: the run cannot be begun or continued.
-    """
-    with preparing(console) as searched:
-        directory = plan.begin(searched)
-    if not directory.finished:
-        with directory.lock():
-            check_ledger(plan, directory)
-        with progress(directory, console):
-            run_in_process(plan, directory)
-    return directory
 
 
 def check_batches(plan: "Plan", workers: "Workers | None") -> None:

@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rich.console import Console
-
+import fedsim
 from fedsim import configuration
-from fedsim.commands.run import Run, load
+from fedsim.commands.run import Run
 from fedsim.common import configurations
 from fedsim.configuration import Config, Scalar
-from fedsim.experiment import in_process, prepare
 from papers.findings import Means
 
 BELIEFS = {
@@ -95,4 +93,4 @@ def play_with(means: Means, cell: BernauCell, changes: Mapping[str, Scalar], nam
     }
     config = configured(means, cell.data, own | dict(changes))
     means.say(f"{config.trials.count} trainings of {name}")
-    return load(in_process(prepare(config), Console(quiet=True)).path)
+    return fedsim.run(config, progress=False)

@@ -19,7 +19,11 @@ CLIENT_SIDE = (
     DifferentialPrivacyClientSideAdaptiveClipping,
 )
 FIXED = (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyClientSideFixedClipping)
-WRAPPERS = (*FIXED, DifferentialPrivacyServerSideAdaptiveClipping, *CLIENT_SIDE)
+WRAPPERS = (
+    DifferentialPrivacyServerSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    *CLIENT_SIDE,
+)
 OUTSIDE = ("add_gaussian_noise_inplace", "compute_stdv")
 """Flower's functions that make the noise, as its strategies call them."""
 

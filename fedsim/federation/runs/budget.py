@@ -56,12 +56,12 @@ class Ahead:
         return low
 
 
-def courses(scheme: Scheme, nominal: float, rounds: int) -> list[Course]:
-    """Return the first planned rounds of every account; the same object for equal ones."""
+def courses(scheme: Scheme, nominal: float, rounds: int, done: int = 0) -> list[Course]:
+    """Return the planned rounds after the first `done`; equal accounts have the same object."""
     training, participation = scheme.training, scheme.participation
-    accounts, numbers = participation.accounts, range(1, rounds + 1)
+    accounts, numbers = participation.accounts, range(done + 1, rounds + 1)
     if not participation.varying:
-        return [[planned_kind(training, participation, nominal)] * rounds] * len(accounts)
+        return [[planned_kind(training, participation, nominal)] * len(numbers)] * len(accounts)
     kinds = [planned_kind(training, participation, nominal, number) for number in numbers]
     joining = [frozenset(participation.charged(number)) for number in numbers]
     return [
@@ -89,9 +89,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     rounds = fixed or config.training.rounds
     if not left:
         return rounds
-    ahead = [course[done:] for course in courses(scheme, nominal, rounds)]
-    if not scheme.participation.varying:
-        ahead = [ahead[0]] * len(ahead)
+    ahead = courses(scheme, nominal, rounds, done)
     if adds_up(scheme.privacy.noise_source):
         book, trainings = Book.of(rows, all_trials=True), sum(map(len, left))
     else:

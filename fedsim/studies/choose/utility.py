@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from scipy.special import ndtri
 from torch import Tensor
 
 from adversaries.arrays import Floats
+from adversaries.statistics.intervals import mean_interval
 from fedsim.game.federation import Federation
 from fedsim.learning.data.dataset import STEPS
 from fedsim.learning.training import criterion, tasks
@@ -213,8 +213,8 @@ def _spread(rows: Sequence[Mapping[str, Any]], measure: str) -> float:
         values = np.exp(np.minimum(values, 700))
     if len(values) < max(2, len(rows)):
         return math.inf
-    quantile = float(stats.t.ppf((1 + criterion.CONFIDENCE) / 2, len(values) - 1))
-    return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+    interval = mean_interval(values, criterion.CONFIDENCE)
+    return (interval.high - interval.low) / 2
 
 
 def _mean_interval(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
