@@ -31,7 +31,7 @@ LoadJob = Callable[[Mapping[str, Scalar], str | None], Config]
 """Returns the configuration with other values of some keys, for a job; None for its own."""
 
 NOT_CHOSEN = 1
-"""Exit status if no setting meets the request, if it cannot be told."""
+"""Exit status if no setting meets the request, or if it cannot be told."""
 
 
 def choose(

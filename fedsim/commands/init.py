@@ -108,14 +108,14 @@ def _write(file: Path, data: str, label: str, settings: "dict[str, Scalar]") -> 
 
     name, root = first.recognised(data)
     place, schema, found = file.with_suffix(".schema.toml"), "", list[str]()
+    column = str(settings.get("data.label", label))
     if name == "csv" and not READING.intersection(settings):
         if place.exists():
             raise InputError(f"'{place}' exists; delete it, or name another configuration")
-        column = str(settings.get("data.label", label))
         schema, found = schema_proposal.of_table(root, column)
         settings = first.with_schema(settings, schema)
     elif name == "csv":
-        settings = {**settings, "data.label": settings.get("data.label", label)}
+        settings = {**settings, "data.label": column}
     values = first.values(data, settings)
     if schema:
         schema_proposal.write_schema(place, schema, False)

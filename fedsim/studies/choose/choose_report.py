@@ -36,9 +36,12 @@ NO_GUARANTEE = (
 )
 
 HARDLY = " Such a limit protects hardly anyone."
-LABEL = (
+MEETS = (
     "“Meets” is a statement of theory, for the worst record and the strongest adversary at this "
-    "vantage. Nothing was attacked here: fedsim run measures the adversary. Belief is of a "
+    "vantage. "
+)
+LABEL = (
+    "Nothing was attacked here: fedsim run measures the adversary. Belief is of a "
     "single training, right answers are an average. An interval holds at 95% for one setting, over "
     "other held-out records like these and other trainings. The best of several settings is a "
     "little better by chance. ε does not cover the search, which read the records many times."
@@ -259,6 +262,7 @@ def page(result: Result, directory: Path) -> StudyPage:
     """Return what the search found, with its tables, figure and next steps."""
     config = result.config
     steps = [(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)]
+    label = LABEL if result.request.limit is None else f"{MEETS}{LABEL}"
     explained = (
         "The model against the limit on how often the adversary is right. Each point is the best "
         "setting of a model at a noise level. Vertical lines are intervals at 95%."
@@ -270,8 +274,8 @@ def page(result: Result, directory: Path) -> StudyPage:
         release=release.PROPOSED,
         answer=sentences(result),
         table=_settings(result),
-        label=LABEL,
-        limits=LABEL,
+        label=label,
+        limits=label,
         document=document(result),
         steps=steps,
         also=[
