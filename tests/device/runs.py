@@ -142,14 +142,19 @@ def _play(out, name, directory):
     out.send_bytes(json.dumps(dataclasses.asdict(side)).encode())
 
 
+MARK = ": experiment.experiment"
+"""A digest of the configuration, which differs where the configuration names a path."""
+
+
 def _differences(name, places):
     """Return the largest relative difference of the numbers of two directories, and the rest."""
     here, there = (values(opened(cases()[name], each)) for each in places)
     apart, unlike = 0.0, []
+    words = [word for command in cases()[name].commands for word in command]
+    placed = any("model.weights" in str(word) for word in words)
     for key in dict.fromkeys([*here, *there]):
         pair = here.get(key), there.get(key)
-        # A mark is a digest of the configuration, in which paths differ.
-        if same(*pair) or key.endswith((": device", ": experiment.experiment")):
+        if same(*pair) or key.endswith(": device") or (placed and key.endswith(MARK)):
             continue
         if key.endswith(": final_models"):  # digests, of which nothing can be close
             apart = max(apart, float(np.finfo(np.float32).eps))

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from fedsim.audits.app.audit import ClientTheory, client_evidence
-from fedsim.audits.app.facts import AppFacts
 from fedsim.audits.app.game import Observed
 from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, Verdict, exit_status
@@ -24,6 +23,7 @@ from fedsim.audits.results.view import View
 from fedsim.audits.run import rows
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
+from tests.fedsim.audits.app.test_rules import FACTS as TWO_ROUNDS
 
 EPSILON, DELTA = 2.0, 1e-5
 BELOW, ROUNDED, ABOVE = 1.0, EPSILON * (1 + 5e-7), 3.0
@@ -78,22 +78,7 @@ def test_the_gravest_evidence_decides(name):
     assert verdict(lambda *_: Evidence(**fields), claim=None) is NO_CLAIM
 
 
-FACTS = AppFacts(
-    rounds=1,
-    strategies="DP > FedAvg",
-    multipliers=(4.0,),
-    clipping_norm=1.0,
-    client_clips=False,
-    weighted_by="",
-    seeded=False,
-    normal=True,
-    bare=False,
-    statement=None,
-    findings=(),
-    unknown="",
-    doubts=(),
-    detects=(),
-)
+FACTS = replace(TWO_ROUNDS, rounds=1, multipliers=(4.0,), detects=())
 APPS = {
     "as configured": ({}, {}, SUPPORTED),
     "rounding": ({}, {"limit": ROUNDED}, SUPPORTED),
