@@ -204,11 +204,10 @@ def _local(workers: int) -> Iterator[Pool]:
     try:
         yield Pool(executor, (BrokenProcessPool,), lambda: workers + 1, settings)
     finally:
-        executor.shutdown(wait=False, cancel_futures=True)
-        # The executor itself would wait for the running tasks.
+        # The executor would wait for the running tasks; of ended processes it joins what is left.
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
-            process.join()
+        executor.shutdown(cancel_futures=True)
 
 
 def _begin(counter: Any, gpus: list[str]) -> None:
