@@ -41,6 +41,9 @@ SHARES = np.array([0.1, 0.4, 1.0])
 MOVED = 0.02
 """Share of its weight that every alternative gives to the others between two rounds."""
 
+AT_ONCE = 2**13
+"""Numbers x of ratios and coordinates that are computed at once."""
+
 COORDINATES = 2**14
 """More coordinates are thinned evenly to this number, which is enough and takes 0.1 s a round."""
 
@@ -84,44 +87,50 @@ class NoiseLimit:
 
     def _bet(self, x: Floats, std: float) -> None:
         # The centre must be chosen before the round, so it is the mean of earlier rounds only.
-        mean = self._total / max(1, self._rounds)
-        for row, ratio in enumerate(RATIOS):
-            scale = ratio * std
-            free = self._free(mean, ratio) if self._rounds else np.ones(())
+        mean = np.asarray(self._total / max(1, self._rounds))
+        # Some ratios at a time, which bounds the memory.
+        step = max(1, AT_ONCE // x.size)
+        for start in range(0, len(RATIOS), step):
+            rows = slice(start, start + step)
+            scale = RATIOS[rows, None] * std
+            free = self._free(mean, RATIOS[rows]) if self._rounds else np.ones(())
             # Two centres: 0 for coordinates without signal, and the earlier mean for a steady
             # signal. The last alternative bets nothing, so its log is 0.
-            logs = [_log_e_values(x / scale, free), _log_e_values((x - mean) / scale, np.ones(()))]
-            values = np.append(np.concatenate(logs), 0.0)
-            largest = values.max()
+            centres = _log_e_values(x / scale, free), _log_e_values((x - mean) / scale, np.ones(()))
+            logs = np.concatenate([*centres, np.zeros((len(centres[0]), 1))], axis=1)
+            largest = logs.max(axis=1, keepdims=True)
             # Subtracting the largest log first avoids overflow. The sum over the mixture is the
             # factor by which the e-process grows.
-            won = self._weights[row] * np.exp(values - largest)
-            self._log_e[row] += largest + math.log(won.sum())
+            won = self._weights[rows] * np.exp(logs - largest)
+            grown = won.sum(axis=1, keepdims=True)
+            self._log_e[rows] += (largest + np.log(grown))[:, 0]
             # Fixed share: the posterior weights, of which each alternative gives a part away, so
             # that a later change of the signal can still be learnt.
-            self._weights[row] = (1 - MOVED) * won / won.sum() + MOVED / won.size
+            self._weights[rows] = (1 - MOVED) * won / grown + MOVED / logs.shape[1]
         # Ville's inequality bounds the highest value ever reached, so a ratio stays refuted.
         self._highest = np.maximum(self._highest, self._log_e)
 
-    def _free(self, mean: Floats | float, ratio: float) -> Floats:
-        """Return a guess at the probability that each coordinate is free of signal [P]."""
-        mean = np.asarray(mean)
+    def _free(self, mean: Floats, ratios: Floats) -> Floats:
+        """Return a guess at the probability that each coordinate is free of signal [R, P]."""
         # The variance that noise alone gives the mean of the rounds. What exceeds it is the
         # signal's.
-        noise = ratio**2 * self._variance / self._rounds**2
-        signal = max(float(np.mean(mean**2)) - noise, 1e-9 * noise)
+        noise = ratios[:, None] ** 2 * self._variance / self._rounds**2
+        signal = np.maximum(np.mean(mean**2) - noise, 1e-9 * noise)
         # Two normal models of each coordinate's mean, noise alone or noise with signal, from even
         # odds.
-        narrow, wide = (-0.5 * (mean**2 / v + math.log(v)) for v in (noise, noise + signal))
+        narrow, wide = (-0.5 * (mean**2 / v + np.log(v)) for v in (noise, noise + signal))
         return np.exp(-np.logaddexp(0.0, wide - narrow))
 
 
 def _log_e_values(x: Floats, where: Floats) -> Floats:
-    """Return the logs of the products of 1 - w + w L(x) over coordinates, for every alternative."""
-    less, share = LESS[:, None], SHARES[:, None, None]
+    """Return the logs of the products of 1 - w + w L(x) over coordinates, [R, alternatives].
+
+    x and where: [R, P], or [] for where.
+    """
+    less, share = LESS[:, None, None], SHARES[:, None, None, None]
     # N(x; 0, a^2) / N(x; 0, 1), for every a in LESS and every coordinate.
     ratio = np.exp(-0.5 * x**2 * (1 / less**2 - 1)) / less
     # A weight of 1 may leave log(0) for a coordinate that is all signal.
     with np.errstate(divide="ignore"):
         logs: Floats = np.log1p(share * where * (ratio - 1)).sum(axis=-1)
-    return logs.ravel()
+    return logs.reshape(-1, len(x)).T

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -90,8 +90,13 @@ class _Column(TomlTable):
 
 
 class NumberColumn(_Column):
-    """Numbers in a range, which become a feature from 0 to 1, with rules for other values."""
+    """Numbers in a range, which become a feature from -1 to 1, with rules for other values.
 
+    Features around 0 need fewer rounds than features from 0 to 1, whose common part dominates
+    every gradient.
+    """
+
+    lowest: ClassVar[float] = -1.0
     range: Range
     unit: str = ""
     missing: Literal["refuse", "drop", "category"] | float = "refuse"
@@ -118,9 +123,10 @@ class NumberColumn(_Column):
             (~absent & np.isnan(numbers), "refuse", "not a number: {first}"),
             (~absent & ((numbers < least) | (numbers > largest)), self.outside, outside),
         ]
-        instead = self.missing if isinstance(self.missing, float) else least
+        instead = self.missing if isinstance(self.missing, float) else (least + largest) / 2
         filled = np.clip(np.where(absent | np.isnan(numbers), instead, numbers), least, largest)
-        blocks = [(filled - least) / (largest - least)]
+        share = (filled - least) / (largest - least)
+        blocks = [self.lowest + (1 - self.lowest) * share]
         if self.missing == "category":
             blocks.append(absent.astype(np.float64))
         problems = list(self._problems(name, values, cases))

@@ -17,6 +17,13 @@ from fedsim.learning.data.dataset import Dataset, Records, Source, numbered_labe
 MOST_CATEGORIES = 1000
 """A text column with more values probably holds names or dates, which one-hot cannot describe."""
 
+
+class _Numbers(NumberColumn):
+    """A column as in the core paper, whose tables are normalised: features from 0 to 1."""
+
+    lowest = 0.0
+
+
 NUMBER = re.compile(
     r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:inf(?:inity)?|nan)",
     re.IGNORECASE,
@@ -114,7 +121,7 @@ def _derived(
         if len(different) == 1:
             unfit[name] = f"has only one value, {different[0]!s}"
         elif values.dtype.kind != "U" and np.abs(different).max() <= LARGEST:
-            schema[name] = NumberColumn(range=[float(different[0]), float(different[-1])])
+            schema[name] = _Numbers(range=[float(different[0]), float(different[-1])])
         elif values.dtype.kind != "U":
             unfit[name] = f"has an infinite value, or a number beyond {LARGEST:g}"
         elif len(different) <= MOST_CATEGORIES:

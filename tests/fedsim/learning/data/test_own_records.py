@@ -22,7 +22,7 @@ work = ["state", "private", "none of both"]
 """
 TABLE = schema.parse(TEXT)
 ROWS = [["35", "private", "high"], ["10", "state", "low"], ["60", "private", "low"]]
-FEATURES = [[0.5, 0, 1, 0], [0, 1, 0, 0], [1, 0, 1, 0]]
+FEATURES = [[0, 0, 1, 0], [-1, 1, 0, 0], [1, 0, 1, 0]]
 
 IMAGES = schema.parse("""
 classes = ["0", "1", "7"]
@@ -137,7 +137,7 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path):
     path = tmp_path / "own.csv"
     path.write_text("work,age\nstate,35\n")
     found = own_records.records(str(path), TABLE, labelled=False)
-    np.testing.assert_allclose(found.features, [[0.5, 1, 0, 0]])
+    np.testing.assert_allclose(found.features, [[0, 1, 0, 0]])
     with pytest.raises(InputError, match=r"has no labels \('income'\)"):
         own_records.records(str(path), TABLE)
 
@@ -251,11 +251,11 @@ def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path):
         *("age", "weight", "pulse", "pulse=missing", "ward=A", "ward=B", "ward=missing"),
     )
     expected = [
-        [0.5, 0.5, 0.5, 0, 1, 0, 0, 0, 0, 1],
-        [1, 0.4, 0, 1, 0, 0, 0, 1, 1, 0],
-        [0.5, 0.5, 0.5, 0, 0, 0, 1, 0, 0, 1],
+        [0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
+        [1, -0.2, 0, 1, 0, 0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 0, 0, 1, 0, 0, 1],
     ]
-    np.testing.assert_allclose(found.records.features, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.records.features, expected, rtol=1e-6, atol=1e-7)
     assert len(HOSPITAL.features) == len(expected[0])
     assert found.refused == ()
     # The owner of the records is told each value that the schema changes.

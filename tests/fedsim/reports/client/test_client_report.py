@@ -124,7 +124,7 @@ def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_rec
     most = training["exposure"]["most_exposed"][0]["record"]
     assert f"Record {most}, the most exposed, labelled" in page
     for name, column in (("age", 100), ("dose", 5)):
-        value = np.load(client.parent / "client-0.npz")[name][most] / column
+        value = 2 * np.load(client.parent / "client-0.npz")[name][most] / column - 1
         assert f">{value:.4g}<" in page
 
 
@@ -174,7 +174,7 @@ def _brute_force(client, noise_multiplier):
     """Return mu of every record, and the share that was cut, by one gradient after another."""
     (training,) = seen_models.read_seen(client / "state")
     data = np.load(client.parent / "client-0.npz")
-    features = np.stack([data["age"] / 100, data["dose"] / 5], axis=1).astype(np.float32)
+    features = np.stack([data["age"] / 50 - 1, data["dose"] / 2.5 - 1], axis=1).astype(np.float32)
     labels = (data["sick"] == "yes").astype(np.int64)
     norm, squares, cut = training.config.training.clipping_norm, np.zeros(RECORDS), []
     for round in training.models:
