@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:  # slow to import
     from fedsim.audits.judgement.claim import Verdict
     from fedsim.audits.judgement.report import AuditReport
     from fedsim.audits.results.rows import Row
-    from fedsim.reports.document.blocks import Block
+    from fedsim.reports.document.blocks import Block, Told
 
 PAGE = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>fedsim</title>{}</html>\n'
 """The page of an answer that has none of its own."""
@@ -80,14 +81,26 @@ class Answer:
     warnings: Sequence[str] = ()
     replaces: bool = False
     details: Any = None
+    _told: "Callable[[], Told] | None" = None
     _blocks: "Callable[[], Sequence[Block]] | None" = None
     _terminal: "Callable[[], RenderableType] | None" = None
-    _figures: "Callable[[], Mapping[str, Figure]]" = dict
     _write: Callable[[Path], Path] | None = None
 
+    @cached_property
+    def told(self) -> "Told | None":
+        """What the answer says; None where it is a list or a line."""
+        return None if self._told is None else self._told()
+
     def figures(self) -> "dict[str, Figure]":
-        """Return the figures by name."""
-        return dict(self._figures())
+        """Return the figures by name, the same objects at each call."""
+        from fedsim.reports.document.blocks import figures_in  # noqa: PLC0415
+
+        found = figures_in(self._sections)
+        return {name: figure.drawing.figure for name, figure in found.items()}
+
+    @cached_property
+    def _sections(self) -> "Sequence[Block]":
+        return [] if self.told is None else self.told.sections()
 
     def plot(self, name: str | None = None) -> "Figure":
         """Return one figure.
@@ -130,26 +143,30 @@ class Answer:
         directory = Path(out)
         own = str(self.report.get("kind", "")) if self.replaces else None
         report_directory.check_new(directory, replacing=own)
-        if self._write is None:
-            from fedsim.common.strict_json import report_json  # noqa: PLC0415
-            from fedsim.reports.document import html  # noqa: PLC0415
-
-            written = PAGE.format(html.fragment(self.blocks))
-            page = report_directory.write_report(directory, report_json(self.report), written)
-        else:
-            page = self._write(directory)
+        page = (self._write or self._written)(directory)
         return replace(self, path=directory, page=page, place=None)
+
+    def _written(self, directory: Path) -> Path:
+        """Write report.json and the page; return the page."""
+        from fedsim.common import report_directory  # noqa: PLC0415
+        from fedsim.common.strict_json import report_json  # noqa: PLC0415
+        from fedsim.reports.document import html  # noqa: PLC0415
+
+        told = self.told
+        page = PAGE.format(html.fragment(self.blocks)) if told is None else html.page(told)
+        return report_directory.write_report(directory, report_json(self.report), page)
 
     @property
     def blocks(self) -> "Sequence[Block]":
         """The answer in words and tables."""
+        from fedsim.reports.document import blocks, first_screen, wording  # noqa: PLC0415
+
+        if self.told is not None:
+            return first_screen.in_short(self.told)
         if self._blocks is not None or not self.table:
             return [] if self._blocks is None else self._blocks()
-        from fedsim.reports.document.blocks import tabulated  # noqa: PLC0415
-        from fedsim.reports.document.wording import plain  # noqa: PLC0415
-
-        rows = [[plain(value) for value in row.values()] for row in self.table]
-        return [tabulated(list(self.table[0]), rows)]
+        rows = [[wording.plain(value) for value in row.values()] for row in self.table]
+        return [blocks.tabulated(list(self.table[0]), rows)]
 
     def terminal(
         self,
@@ -163,13 +180,13 @@ class Answer:
         Args:
             command: command that was typed; "" in Python.
             seconds: time that it took; None if unknown.
-            verbose: whether every observer's numbers follow.
+            verbose: whether all that a screen has no room for follows.
         """
-        if self._terminal is not None:
-            return self._terminal()
         from fedsim.reports.document import terminal  # noqa: PLC0415
 
-        return terminal.shown(*self.blocks)
+        if self.told is not None:
+            return terminal.told(self.told, command, seconds, verbose=verbose)
+        return terminal.shown(*self.blocks) if self._terminal is None else self._terminal()
 
     def __repr__(self) -> str:
         from fedsim.reports.document import terminal  # noqa: PLC0415
@@ -221,7 +238,6 @@ def of_audit(outcome: "AuditReport[Any]", strict: bool, **own: Any) -> Answer:
         own: other fields of the answer.
     """
     from fedsim.audits.judgement.claim import exit_status  # noqa: PLC0415
-    from fedsim.reports.document import first_screen  # noqa: PLC0415
     from fedsim.reports.kinds import audited  # noqa: PLC0415
 
     rows = outcome.rows
@@ -233,9 +249,21 @@ def of_audit(outcome: "AuditReport[Any]", strict: bool, **own: Any) -> Answer:
             "verdict": outcome.verdict,
             "status": exit_status(outcome.verdict, strict, outcome.alarms),
             "details": outcome,
-            "_blocks": lambda: first_screen.in_short(audited.first(outcome)),
-            "_terminal": lambda: audited.summary(outcome),
-            "_write": lambda place: audited.write(outcome, place),
+            "_told": lambda: audited.told(outcome),
             **own,
         }
     )
+
+
+def of_study(told: "Told", **own: Any) -> Answer:
+    """Return the answer of a study; its table is that of what it says.
+
+    Args:
+        told: what the study says.
+        own: other fields of the answer.
+    """
+    lines = [line for group in told.table.groups for line in group.lines] if told.table else []
+    cells = [[line.name.text, *(cell.text for cell in line.cells)] for line in lines]
+    headings = told.table.headings if told.table else ()
+    table = [dict(zip(headings, each, strict=True)) for each in cells]
+    return Answer(**{"report": told.report, "table": table, "_told": lambda: told, **own})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from adversaries.errors import InputError
-from fedsim.commands.answer import CONTRADICTED, Answer
+from fedsim.commands.answer import CONTRADICTED, Answer, of_study
 from fedsim.commands.settings import (
     Arrays,
     Attacks,
@@ -118,7 +118,7 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     seconds = time.perf_counter() - start
     report = told.assemble(chosen.experiment, chosen.audit.confidence, game, attacks, seconds)
     status = CONTRADICTED if report.alarms else 0
-    return Answer(**told.page(report).fields, status=status, details=report)
+    return of_study(told.told(report), status=status, details=report)
 
 
 def _reconstruction(
@@ -170,4 +170,4 @@ def _reconstruction(
         time.perf_counter() - start,
     )
     status = CONTRADICTED if report.contradictions else 0
-    return Answer(**candidate_report.page(report).fields, status=status, details=report)
+    return of_study(candidate_report.told(report), status=status, details=report)

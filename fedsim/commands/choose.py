@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from adversaries.errors import InputError
-from fedsim.commands.answer import Answer
+from fedsim.commands.answer import Answer, of_study
 from fedsim.commands.settings import (
     Arrays,
     Change,
@@ -127,15 +127,13 @@ def _searched(
     )
     with report_directory.refusing(directory):
         told.write(result, directory)
-    return Answer(
-        **told.page(result, directory).fields
-        | {
-            "table": told.rows(result),
-            "status": 0 if result.choice.chosen or request.limit is None else NOT_CHOSEN,
-            "path": directory,
-            "page": directory / "report.html",
-            "details": result,
-        }
+    return of_study(
+        told.told(result, directory),
+        table=told.rows(result),
+        status=0 if result.choice.chosen or request.limit is None else NOT_CHOSEN,
+        path=directory,
+        page=directory / "report.html",
+        details=result,
     )
 
 

@@ -302,7 +302,7 @@ def report(directory: Path, /, *, out: Path | None = None) -> Answer:
         path=place,
         page=client_page.write_client_page(assembled, place),
         details=assembled,
-        _terminal=lambda: client_page.summary(assembled),
+        _told=lambda: client_page.told(assembled),
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # slow to import
-    from matplotlib.figure import Figure
     from rich.console import RenderableType
     from torch.nn import Module
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:  # slow to import
     from fedsim.commands.terminal import Terminal
     from fedsim.federation.runtimes.workers import Workers
     from fedsim.federation.server.plan import Plan
-    from fedsim.reports.document.blocks import Block
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -63,50 +60,6 @@ class Run(Answer):
 
         return np.asarray(expit(self.log_odds), np.float64)
 
-    @property
-    def blocks(self) -> "Sequence[Block]":
-        """The first screen of the run's page."""
-        from fedsim.reports.document import first_screen  # noqa: PLC0415
-        from fedsim.reports.sections import first  # noqa: PLC0415
-
-        return first_screen.in_short(first.first(self.details, first.About()))
-
-    def figures(self) -> "dict[str, Figure]":
-        """Return the report's figures by name, the same objects at each call.
-
-        Raises:
-            InputError: the transcript is damaged.
-        """
-        return dict(self._drawn)
-
-    @cached_property
-    def _drawn(self) -> "dict[str, Figure]":
-        from fedsim.reports import page  # noqa: PLC0415
-
-        drawn = page.Pictures(self.details, self.transcript).drawn
-        return {name: figure.drawing.figure for name, figure in drawn.items()}
-
-    def terminal(
-        self, command: str = "", seconds: float | None = None, *, verbose: bool = False
-    ) -> "RenderableType":
-        """Return the result in at most 20 lines.
-
-        Args:
-            command: command that was typed; "" in Python.
-            seconds: time that it took; None if unknown.
-            verbose: whether every observer's numbers and the times of the phases follow.
-        """
-        from rich.console import Group  # noqa: PLC0415
-
-        from fedsim.reports.summary import summary  # noqa: PLC0415
-        from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
-
-        lines = [summary(self.details, command, seconds, verbose=verbose)]
-        computing = self.details.timing.clients_computing
-        if verbose and (took := shown.phases(RunDirectory(self.path), computing)):
-            lines.append(took)
-        return Group(*lines)
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Training(Answer):
@@ -130,6 +83,21 @@ class Training(Answer):
             InputError: the model is damaged, or of another network.
         """
         return load_model(self.path, model=network)
+
+    def terminal(
+        self, command: str = "", seconds: float | None = None, *, verbose: bool = False
+    ) -> "RenderableType":
+        """Return the answer as the command prints it, and where the model is.
+
+        Args:
+            command: command that was typed; "" in Python.
+            seconds: time that it took; None if unknown.
+            verbose: whether all that a screen has no room for follows.
+        """
+        from rich.console import Group  # noqa: PLC0415
+
+        said = super().terminal(command, seconds, verbose=verbose)
+        return Group(said, lines(f"Model and card: {self.path / 'public'}")())
 
 
 def run(
@@ -274,12 +242,6 @@ def answer_of(
     from fedsim.audits.results import report as results  # noqa: PLC0415
     from fedsim.reports import page  # noqa: PLC0415
 
-    def write(place: Path) -> Path:
-        from fedsim.common import report_directory  # noqa: PLC0415
-
-        html = page.render_html(read, page.Pictures(read, transcript), page.about(directory))
-        return report_directory.write_report(place, results.encode(read), html)
-
     return Run(
         report=results.encode(read),
         rows=Rows(read.rows),
@@ -291,14 +253,13 @@ def answer_of(
         status=CONTRADICTED if read.alarms else 0,
         warnings=tuple(read.warnings[read.alarms :]),
         details=read,
-        _write=write,
+        _told=lambda: page.told(read, page.Pictures(read, transcript), page.about(directory)),
     )
 
 
 def trained(directory: RunDirectory) -> Training:
     """Return the answer of a finished training."""
     from fedsim.reports import model_card, training_report  # noqa: PLC0415  (torch is slow)
-    from fedsim.reports.document import terminal  # noqa: PLC0415
 
     card, report = model_card.read_card(directory), directory.read_json("report.json")
     return Training(
@@ -309,10 +270,7 @@ def trained(directory: RunDirectory) -> Training:
         page=directory.path / "report.html",
         config=directory.config,
         details=card,
-        _terminal=lambda: terminal.shown(
-            training_report.summary(directory, card),
-            lines(f"Model and card: {directory.path / 'public'}")(),
-        ),
+        _told=lambda: training_report.told(training_report.assemble(directory), card),
     )
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedsim.commands.answer import Answer
+from fedsim.commands.answer import Answer, of_study
 from fedsim.commands.settings import (
     Arrays,
     Change,
@@ -68,5 +68,5 @@ def sensitivity(
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "local sensitivity") as bar:
         study = sensitivity_study.study(chosen.experiment, batch, top, trials, bar)
-    answer = Answer(**told.page(study).fields, place=place, details=study)
+    answer = of_study(told.told(study), place=place, details=study)
     return answer if out is None else answer.save(place)

@@ -111,6 +111,7 @@ def _while_written(
     shown: "Terminal",
 ) -> Answer:
     """Audit a transcript while it is written, and write its report."""
+    from fedsim.reports.document import terminal  # noqa: PLC0415
     from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
     from fedsim.reports.kinds.course import view  # noqa: PLC0415  (matplotlib)
 
@@ -124,7 +125,7 @@ def _while_written(
             for observed in follow(path, stop=stop):
                 auditor.observe(observed)
                 if shown.is_terminal:  # an interim report costs as much as all rounds before it
-                    show(pages.summary(auditor.report(options)))
+                    show(terminal.told(pages.told(auditor.report(options))))
         with Reader(path) as reader:
             report = transcript_audit.audit(reader, options)
         page = _write_recorded(report, directory)

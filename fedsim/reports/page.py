@@ -14,11 +14,9 @@ from fedsim.federation.runs import ledger, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html
-from fedsim.reports.document.wording import plain
 from fedsim.reports.sections import drawn as run_drawings
 from fedsim.reports.sections import evidence, first, observers, reading
 from fedsim.reports.sections.first import About
-from fedsim.reports.sections.section import is_client, is_sampled, trials_of
 
 
 class Pictures:
@@ -45,21 +43,33 @@ class Pictures:
         return files
 
 
-def scope(report: Report) -> str:
-    """Return what was run, in a line."""
-    mechanism, one = report.mechanism, "one client's data" if is_client(report) else "one record"
-    replaced = report.neighbouring == "replace"
-    facts = {
-        trials_of(report): True,
-        f"{report.rounds} rounds": True,
-        f"{report.clients} clients": True,
-        f"{report.trust} trust": True,
-        f"compared: {one} replaced" if replaced else f"compared: with and without {one}": True,
-        "unit of privacy: a client's whole data": is_client(report),
-        f"sampling rate {plain(mechanism.sampling_rate)}": is_sampled(report),
-        f"{mechanism.local_steps} local steps": mechanism.local_steps > 1,
-    }
-    return " · ".join(fact for fact, holds in facts.items() if holds)
+BEFORE = "Read this before you use the numbers"
+
+
+def told(
+    report: Report,
+    drawn: Pictures,
+    about: About | None = None,
+    sections: Sequence[evidence.Section] = evidence.SECTIONS,
+) -> doc.Told:
+    """Return what a run says, with the sections of its page."""
+    about = about or About()
+
+    def made() -> list[doc.Block]:
+        contradictions = report.contradictions.values()
+        notes: list[doc.Block] = [*first.cautions(report)]
+        if others := [each for each in report.warnings if each not in contradictions]:
+            notes.append(doc.Bullets(others))
+        if not contradictions:
+            notes += map(doc.Prose, first.lower(report))
+        parts = evidence.parts(report, drawn.drawn, about.target, sections)
+        states = (observers.state_words(report, row) for row in observers.shown(report))
+        parts.insert(-1, reading.part(states))
+        if notes:
+            parts.insert(0, doc.Part(BEFORE, notes, anchor="cautions"))
+        return [*parts]
+
+    return first.told(report, about, made)
 
 
 def render_html(
@@ -69,30 +79,7 @@ def render_html(
     sections: Sequence[evidence.Section] = evidence.SECTIONS,
 ) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    about = about or About()
-    notes: list[doc.Block] = [*first.cautions(report)]
-    if others := [each for each in report.warnings if each not in report.contradictions.values()]:
-        notes.append(doc.Bullets(others))
-    parts = evidence.parts(report, drawn.drawn, about.target, sections)
-    states = (observers.state_words(report, row) for row in observers.shown(report))
-    parts.insert(-1, reading.part(states))
-    if notes:
-        parts.insert(0, doc.Part("Read this before you use the numbers", notes, anchor="cautions"))
-    return html.render(
-        doc.Document(
-            title=f"{report.name} – identifiability report",
-            kind="Identifiability report",
-            heading=report.name,
-            note=scope(report),
-            first=first.first(report, about),
-            blocks=parts,
-            footer=(
-                f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
-                doc.Code("fedsim run config.toml"),
-                " in its directory.",
-            ),
-        )
-    )
+    return html.page(told(report, drawn, about, sections))
 
 
 def about(directory: RunDirectory) -> About:

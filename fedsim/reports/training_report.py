@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from adversaries.errors import InputError
 from fedsim.audits.results import verdicts
@@ -26,9 +24,8 @@ from fedsim.reports import model_card, model_quality
 from fedsim.reports.card_page import mechanism_towards
 from fedsim.reports.card_types import ModelCard, Privacy, Rehearsal, ReleasedTowards
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, release, terminal
+from fedsim.reports.document import html, release
 from fedsim.reports.document.first_screen import most, share, shares
-from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.sections import reading
@@ -109,7 +106,7 @@ PRIVATE = (
 
 def write_training_report(directory: RunDirectory) -> TrainingReport:
     card, report = model_card.read_card(directory), assemble(directory)
-    page = render_html(report, card)
+    page = html.page(told(report, card))
     report_directory.write_report(directory.path, report_json(report.as_json()), page)
     return report
 
@@ -143,15 +140,6 @@ class Towards:
     epsilon: float
     sees: str
     rehearsal: Rehearsal | None = None
-
-    @property
-    def bar(self) -> doc.Bar:
-        found, mark = self.rehearsal, doc.Mark(self.words.kind, self.words.text)
-        if found is None or found.advantage is None:
-            return doc.Bar(self.name.capitalize(), mark, limit=self.right_at_most)
-        right, ends = share(found.advantage), shares(found.advantage_interval)
-        how = f"rehearsed on {found.data}"
-        return doc.Bar(self.name.capitalize(), mark, right, ends, self.right_at_most, how)
 
 
 def towards(report: TrainingReport, card: ModelCard) -> list[Towards]:
@@ -192,30 +180,48 @@ def state(report: TrainingReport, card: ModelCard) -> StateWords:
     return verdicts.AGREES if watched else verdicts.NOT_MEASURED
 
 
-def render_html(report: TrainingReport, card: ModelCard) -> str:
-    observers = towards(report, card)
-    blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
+def told(report: TrainingReport, card: ModelCard) -> doc.Told:
+    """Return what a training says, to the operator of the server."""
+    privacy, seen = card.privacy, towards(report, card)
+    of = "client with all its data" if privacy.unit == "client" else "record"
+    return doc.Told(
+        kind="Training",
+        name=report.name,
+        report=report.as_json(),
+        played=f"{counted(card.rounds, 'round')}, {counted(card.clients, 'client')}",
+        release=_release(report, card, seen),
+        answer=[*_answer(card)],
+        alarms=report.contradictions,
+        observers=[_bar(each, card) for each in seen],
+        headings=("Observer", "Limit", f"ε (δ = {privacy.delta:.3g})"),
+        caption=f"How often an adversary can be right, at most, about whether one {of} was used.",
+        legend=MEANT,
+        steps=_steps(report, card, seen),
+        sections=lambda: [*_sections(report, card, seen)],
+        purpose=card.purpose,
+        data=f"{card.data}, {card.records} records of {card.clients} clients",
+        date=card.created[:10],
+        limits=f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
+        "released. No attack on this training was simulated.",
+    )
+
+
+def _sections(
+    report: TrainingReport, card: ModelCard, seen: Sequence[Towards]
+) -> Iterator[doc.Block]:
     if card.privacy.guaranteed and not report.alarms and card.uncovered == []:
-        blocks.append(doc.Prose(PUBLIC))
-    states = [each.words for each in observers]
-    blocks += [
-        *_figures(report),
-        reading.part(states, attacked=card.rehearsal is not None),
-    ]
+        yield doc.Prose(PUBLIC)
+    yield from _figures(report)
+    yield reading.part([each.words for each in seen], attacked=card.rehearsal is not None)
     if card.utility is not None:
-        blocks += model_quality.quality_of(card.utility, str)
+        yield from model_quality.quality_of(card.utility, str)
     if report.missing:
         missing = [
             ["unknown" if one.client is None else f"client-{one.client}", one.of, one.reason]
             for one in report.missing
         ]
-        blocks += [
-            doc.Heading("Missing clients"),
-            doc.tabulated(["client", "of", "reason"], missing),
-        ]
-    title, name = f"Training {report.name}", report.name
-    page = doc.Document(title, "Training", name, _first(report, card, observers), blocks)
-    return render(page)
+        yield doc.Heading("Missing clients")
+        yield doc.tabulated(["client", "of", "reason"], missing)
 
 
 TRAINED = (
@@ -224,7 +230,6 @@ TRAINED = (
 )
 MEASURED = {False: "no attack was made", True: "a rehearsal measured an attack"}
 OF_A_RECORD = "They are for one record: of a person with several, an adversary may learn more."
-HEADINGS = "Limit", "ε at δ = {:.3g}"
 
 
 def _cells(one: Towards, card: ModelCard) -> list[str]:
@@ -232,6 +237,22 @@ def _cells(one: Towards, card: ModelCard) -> list[str]:
     if not card.privacy.guaranteed or math.isinf(one.epsilon):
         return [percent(one.right_at_most), "none"]
     return [most(2 * one.right_at_most - 1, one.epsilon), number(one.epsilon)]
+
+
+def _bar(one: Towards, card: ModelCard) -> doc.Bar:
+    found, right, ends, how = one.rehearsal, None, None, ""
+    if found is not None and found.advantage is not None:
+        right, ends = share(found.advantage), shares(found.advantage_interval)
+        how = f"rehearsed on {found.data}; "
+    return doc.Bar(
+        one.name,
+        doc.Mark(one.words.kind, one.words.text),
+        right,
+        ends,
+        one.right_at_most,
+        remark=f"{how}sees {one.sees}",
+        cells=_cells(one, card),
+    )
 
 
 def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> str:
@@ -255,55 +276,6 @@ def _answer(card: ModelCard) -> Iterator[str]:
     yield from (f"Warning: {text}" for text in card.uncovered or ())
     if card.utility is not None:
         yield model_quality.learning(card.utility, card.task)
-
-
-def summary(directory: RunDirectory, card: ModelCard) -> RenderableType:
-    """Return the result of a training on a terminal."""
-    report = assemble(directory)
-    seen = towards(report, card)
-    steps = _steps(report, card, seen)
-    cells = [([each.name, *_cells(each, card)], each.bar.mark) for each in seen]
-    headings = ["observer", *(each.lower().format(card.privacy.delta) for each in HEADINGS)]
-    alarms = [Text(f"ALARM: {text}", "bold red") for text in report.contradictions]
-    return Group(
-        Text(card.name, "bold"),
-        *alarms,
-        Text(f"{_release(report, card, seen)}\n"),
-        terminal.observers(headings, cells),
-        Text(f"\n{MEANT}"),
-        *map(Text, _answer(card)),
-        *map(Text, steps),
-        Text(f"{counted(report.alarms, 'alarm')}, {len(steps)} to decide."),
-    )
-
-
-def _first(
-    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
-) -> doc.FirstScreen:
-    privacy = card.privacy
-    of = "client with all its data" if privacy.unit == "client" else "record"
-    rows = [[each.name.capitalize(), *_cells(each, card), each.sees] for each in observers]
-    headings = [each.format(privacy.delta) for each in HEADINGS]
-    return doc.FirstScreen(
-        release=_release(report, card, observers),
-        answer=[*_answer(card)],
-        alarming=bool(report.alarms),
-        figure=doc.Bars(
-            [each.bar for each in observers],
-            f"How often an adversary can be right, at most, about whether one {of} was used.",
-        ),
-        table=doc.tabulated(("Observer", *headings, "What it sees"), rows),
-        note=MEANT,
-        gate=first_screen.gate(report.as_json()),
-        steps=_steps(report, card, observers),
-        sign_off=first_screen.sign_off(
-            purpose=card.purpose,
-            data=f"{card.data}, {card.records} records of {card.clients} clients",
-            date=card.created[:10],
-            limits=f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
-            "released. No attack on this training was simulated.",
-        ),
-    )
 
 
 def _steps(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> list[str]:

@@ -4,16 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from rich.console import RenderableType
 
 from fedsim.audits.results import verdicts
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.reports.client.report import ClientReport, ClientTraining, Exposure, Signal
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document import html
 from fedsim.reports.document.first_screen import share
-from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.sections import risks as risk_section
@@ -40,7 +38,7 @@ HOW = ("", "μ", "ε", "advantage")
 
 def write_client_page(report: ClientReport, directory: Path) -> Path:
     report_directory.create(directory)
-    page = render_html(report)
+    page = html.page(told(report))
     return report_directory.write_report(directory, report_json(report.as_json()), page)
 
 
@@ -56,31 +54,33 @@ def verdict(report: ClientReport) -> str:
     )
 
 
-def summary(report: ClientReport) -> RenderableType:
-    parts: list[doc.Block | RenderableType] = [doc.Prose(verdict(report)), _runs(report)]
-    for training in report.trainings:
-        if training.measured and training.measured.exposure:
-            parts.append(terminal.table(_exposures(training.measured.exposure), training.name))
-        parts += map(doc.Prose, _told(training))
-    return terminal.shown(*parts, doc.Label(CONFIDENTIAL))
-
-
-def render_html(report: ClientReport) -> str:
-    blocks: list[doc.Block] = [
-        doc.Label("", CONFIDENTIAL, alarming=True),
-        doc.Heading("Releases"),
-        _runs(report),
+def told(report: ClientReport) -> doc.Told:
+    """Return what a client released, for its owner alone."""
+    budget, trainings = report.budget, report.trainings
+    runs = [
+        [f"{run.name} ({run.run})", number(run.epsilon), number(run.epsilon_after)]
+        for run in report.runs[-MOST:]
     ]
-    for training in report.trainings:
-        blocks += _exposed(training)
-    return render(
-        doc.Document(
-            title=f"Client {report.client}: exposure of its records",
-            kind="Client's own report",
-            heading=f"Client {report.client}",
-            first=_first(report),
-            blocks=blocks,
-        )
+    return doc.Told(
+        kind="Client's own report",
+        name=f"Client {report.client}",
+        report=report.as_json(),
+        played=counted(len(report.runs), "run"),
+        answer=[verdict(report), *(each for one in trainings for each in _told(one))],
+        alarming=budget.epsilon > budget.epsilon_limit,
+        observers=[bar for training in trainings[-MOST:] for bar in _bars(training)],
+        caption="Largest share of right answers about one of this client's records.",
+        table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
+        cautions=[CONFIDENTIAL],
+        steps=_steps(report),
+        sections=lambda: [
+            doc.Heading("Releases"),
+            _runs(report),
+            *(block for training in trainings for block in _exposed(training)),
+        ],
+        data=f"the records of client {report.client}",
+        date=report.created[:10],
+        limits="This page is about what left this machine. It is not a guarantee.",
     )
 
 
@@ -95,33 +95,10 @@ def _exposed(training: ClientTraining) -> Iterator[doc.Block]:
         if measured.shown is not None:
             name = f"Record {rows[0][0]}, the most exposed"
             yield target.record(measured.shown, name, "This page is for its owner alone.")
-    yield from map(doc.Prose, _told(training))
     if exposure and exposure.rounds:
         rounds, shares = np.array(exposure.rounds), np.array(exposure.clipped_share)
         caption = f"{training.name}: share of this client's gradients that were clipped, by round."
         yield doc.Figure("clipped", training_figures.clipped_share(rounds, shares), "", caption)
-
-
-def _first(report: ClientReport) -> doc.FirstScreen:
-    budget = report.budget
-    runs = [
-        [f"{run.name} ({run.run})", number(run.epsilon), number(run.epsilon_after)]
-        for run in report.runs[-MOST:]
-    ]
-    bars = [bar for training in report.trainings[-MOST:] for bar in _bars(training)]
-    caption = "Largest share of right answers about one of this client's records."
-    return doc.FirstScreen(
-        answer=[verdict(report)],
-        alarming=budget.epsilon > budget.epsilon_limit,
-        figure=doc.Bars(bars, caption) if bars else None,
-        table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
-        steps=_steps(report),
-        sign_off=first_screen.sign_off(
-            data=f"the records of client {report.client}",
-            date=report.created[:10],
-            limits="This page is about what left this machine. It is not a guarantee.",
-        ),
-    )
 
 
 def _bars(training: ClientTraining) -> Iterator[doc.Bar]:

@@ -1,9 +1,9 @@
-"""A document, and the blocks of which it is made.
+"""What an answer says, and the blocks of which a page is made.
 
-An audit or a study returns a document; `html`, `terminal` and `markdown` render it.
+Every kind of answer returns a `Told`; `html` and `terminal` show it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -169,6 +169,7 @@ class Bar:
         how: words ahead of the measured share.
         by: source of the limit.
         tells: whether its numbers stand beside it as text, where no table has them.
+        cells: of the observer's line in the table, behind its name.
     """
 
     name: str
@@ -180,6 +181,7 @@ class Bar:
     how: str = "right in"
     by: str = "theory"
     tells: bool = True
+    cells: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -194,46 +196,67 @@ class Bars:
 Block = Prose | Listing | Table | Heading | Bullets | Label | Html | Figure | Bars | Part
 
 
-@dataclass(frozen=True)
-class FirstScreen:
-    """The first screen of a page.
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What an answer says, once: the terminal, the page and a notebook show it.
 
     Attributes:
+        kind: in words, such as "Live audit".
+        name: of the run, the audit or the study.
+        report: report.json, with the numbers that a release gate can test.
+        played: how much was run or observed, in a few words.
+        note: what was done, below the heading of the page.
+        release: whether it may be released, ahead of the answer; "" where nothing is.
         answer: sentences; the first answers the reader's question.
-        release: whether it may be released, in a sentence ahead of the answer; "" where nothing is.
-        figure: None if the page has no vantage point.
-        table: three to five rows.
-        note: what the table's columns mean.
-        gate: numbers that a release gate can test, with their names.
-    """
-
-    answer: Sequence[Words]
-    release: str = ""
-    alarming: bool = False
-    figure: Bars | Figure | None = None
-    table: Table | None = None
-    note: str = ""
-    gate: Entries = field(default_factory=list)
-    steps: Sequence[Words] = ()
-    sign_off: Entries = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Document:
-    """A page.
-
-    Attributes:
-        first: the first screen, ahead of the blocks.
+        brief: in place of the answer where its numbers stand in the table beside it; "" for none.
+        alarms: what contradicts theory or a claim, in sentences, the gravest first.
+        observers: of the figure of right answers.
+        headings: of the table of the observers, first of their names; () for no such table.
+        caption: of the figure.
+        table: of three to five rows, in place of that of the observers.
+        legend: what the columns mean.
+        cautions: why the numbers protect no one, or may not be shown; no screen leaves them out.
+        label: what the numbers are, for a terminal and a notebook; the page has it in a section.
+        remarks: for a terminal, which has no sections; the last gives way first.
+        more: further blocks for a terminal that is asked for all.
+        steps: what the reader has to decide or do.
+        sections: of the page, made where they are needed.
+        data, date, limits, purpose: for the sign-off.
         footer: author of the page; "" for this version of fedsim.
     """
 
-    title: str
     kind: str
-    heading: str
-    first: FirstScreen
-    blocks: Sequence[Block]
-    note: Words = ""
+    name: str
+    report: Mapping[str, Any] = field(default_factory=dict)
+    played: str = ""
+    note: str = ""
+    release: str = ""
+    answer: Sequence[Words] = ()
+    brief: str = ""
+    alarms: Sequence[str] = ()
+    alarming: bool = False
+    observers: Sequence[Bar] = ()
+    headings: Sequence[str] = ()
+    caption: str = ""
+    table: Table | None = None
+    legend: str = ""
+    cautions: Sequence[str] = ()
+    label: str = ""
+    remarks: Sequence[str] = ()
+    more: "Callable[[], Sequence[Block]]" = list
+    steps: Sequence[Words] = ()
+    sections: "Callable[[], Sequence[Block]]" = list
+    data: str = ""
+    date: str = ""
+    limits: str = ""
+    purpose: str = ""
     footer: Words = ""
+
+    @property
+    def observed(self) -> Table | None:
+        """The table of the first screen."""
+        rows = [[f"{each.name[:1].upper()}{each.name[1:]}", *each.cells] for each in self.observers]
+        return tabulated(self.headings, rows) if self.headings else self.table
 
 
 def tabulated(
@@ -249,3 +272,16 @@ def tabulated(
 
 def _or_dash(text: str | None) -> str:
     return DASH if text is None else text
+
+
+def figures_in(blocks: Iterable[Block]) -> dict[str, Figure]:
+    """Return the figures of blocks by name, those within parts and templates too."""
+    found: dict[str, Figure] = {}
+    for block in blocks:
+        if isinstance(block, Figure):
+            found[block.name] = block
+        elif isinstance(block, Part):
+            found |= figures_in(block.blocks)
+        elif isinstance(block, Html):
+            found |= block.figures
+    return found

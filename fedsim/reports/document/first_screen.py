@@ -6,25 +6,22 @@ well as colour.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from fedsim.audits.results.conditions import readings
+from fedsim.audits.results.conditions import LACKING, readings
 from fedsim.reports.document.blocks import (
     Bar,
     Bars,
     Block,
     Bullets,
     Code,
-    Entries,
-    FirstScreen,
     Heading,
     Listing,
     Part,
     Prose,
+    Told,
     Words,
 )
 from fedsim.reports.document.wording import percent, plain, span
@@ -85,7 +82,7 @@ def words(bar: Bar) -> str:
     clauses = []
     if bar.right is not None:
         between = f" ({span(bar.interval, percent)})" if bar.interval else ""
-        clauses.append(f"{bar.how} {percent(bar.right)}{between}")
+        clauses.append(f"{bar.how or 'right in'} {percent(bar.right)}{between}")
     if bar.limit is not None:
         limited = f"{bar.by} allows {percent(bar.limit)}"
         clauses.append(f"{bar.by} sets no limit" if bar.limit >= 1 else limited)
@@ -93,8 +90,8 @@ def words(bar: Bar) -> str:
 
 
 def _row(bar: Bar) -> Markup:
-    clause = words(bar)
-    label = f"{bar.name}: {bar.mark.text}{f'; {clause}' if clause else ''}"
+    clause, name = words(bar), f"{bar.name[:1].upper()}{bar.name[1:]}"
+    label = f"{name}: {bar.mark.text}{f'; {clause}' if clause else ''}"
     marks = [RECTANGLE.format("track", EDGE, 4, 100 - 2 * EDGE, 14)]
     if bar.limit is not None:
         marks.append(RECTANGLE.format("allowed", EDGE, 4, _at(bar.limit) - EDGE, 14))
@@ -109,7 +106,7 @@ def _row(bar: Bar) -> Markup:
         marks.append(LINE.format("limit", _at(bar.limit), 1, _at(bar.limit), 21))
     svg = SVG.format(label, 22, Markup("").join(marks))
     sentence = f"{clause[:1].upper()}{clause[1:]}." if clause and bar.tells else ""
-    return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)
+    return ROW.format(name, bar.mark.kind, bar.mark.text, sentence, svg)
 
 
 def _at(share: float) -> float:
@@ -125,59 +122,52 @@ GATE = (
     "A release gate ends with exit status 3 where a condition holds, or where its number is "
     "missing, for example "
 )
+EXAMPLE = "fedsim report RUN --fail-if 'alarms > 0'"
 
 
-def gate(report: Mapping[str, Any]) -> Entries:
-    """Return the numbers that a release gate can test, by the names that --fail-if takes."""
-    return [(name, plain(value)) for name, value in readings(report).items()]
-
-
-def sign_off(*, data: str, date: str, limits: str, purpose: str = "") -> list[tuple[str, str]]:
-    return [
-        ("Purpose", purpose or NOT_STATED),
-        ("Data", data or NOT_STATED),
-        ("Author", "_" * 24),
-        ("Date", date or NOT_STATED),
-        ("Limits of the study", limits),
-        ("Approved by, on", "_" * 24),
-    ]
-
-
-def today() -> str:
-    """Return the date of a page that is written once and never derived again."""
-    return datetime.now().astimezone().date().isoformat()
-
-
-def parts(first: FirstScreen) -> dict[str, list[Block]]:
+def parts(told: Told) -> dict[str, list[Block]]:
+    """Return the blocks of a page's first screen, by their places."""
     places: dict[str, list[Block]] = {
-        "shown": [] if first.figure is None else [first.figure],
-        "told": _steps(first.steps),
-        "table": _table(first),
+        "shown": [Bars(told.observers, told.caption)] if told.observers else [],
+        "told": _steps(told),
+        "table": _table(told),
     }
     return {name: blocks for name, blocks in places.items() if blocks}
 
 
-def behind(first: FirstScreen) -> list[Block]:
+def behind(told: Told) -> list[Block]:
     """Return what stands folded below the sections: a gate's numbers, and the sign-off."""
     folded: list[Block] = []
-    if first.gate:
-        example: Words = [GATE, Code("fedsim report RUN --fail-if 'alarms > 0'"), "."]
-        blocks: list[Block] = [Prose(example), Listing(first.gate, several=True)]
-        folded.append(Part("Numbers for a release gate", blocks, folded=True, anchor="gate"))
-    if first.sign_off:
-        folded.append(Part("Sign-off", [Listing(first.sign_off)], folded=True, anchor="sign-off"))
+    if told.report.get("kind") in (*LACKING, None) and told.report:
+        numbers = [(name, plain(value)) for name, value in readings(told.report).items()]
+        listed: list[Block] = [Prose([GATE, Code(EXAMPLE), "."]), Listing(numbers, several=True)]
+        folded.append(Part("Numbers for a release gate", listed, folded=True, anchor="gate"))
+    if told.limits:
+        signed = Listing(
+            [
+                ("Purpose", told.purpose or NOT_STATED),
+                ("Data", told.data or NOT_STATED),
+                ("Author", "_" * 24),
+                ("Date", told.date or NOT_STATED),
+                ("Limits of the study", told.limits),
+                ("Approved by, on", "_" * 24),
+            ]
+        )
+        folded.append(Part("Sign-off", [signed], folded=True, anchor="sign-off"))
     return folded
 
 
-def in_short(first: FirstScreen) -> list[Block]:
-    told = [first.release] if first.release else []
-    return [*map(Prose, [*told, *first.answer]), *_table(first), *_steps(first.steps)]
+def in_short(told: Told) -> list[Block]:
+    """Return the first screen without its figure, as for a notebook."""
+    said: list[Words] = [told.release, *told.answer, *told.alarms, *told.cautions]
+    label = [Prose(told.label)] if told.label else []
+    return [*(Prose(each) for each in said if each), *_table(told), *label, *_steps(told)]
 
 
-def _table(first: FirstScreen) -> list[Block]:
-    note = [Prose(first.note, small=True)] if first.note else []
-    return [] if first.table is None else [first.table, *note]
+def _table(told: Told) -> list[Block]:
+    note = [Prose(told.legend, small=True)] if told.legend else []
+    return [] if told.observed is None else [told.observed, *note]
 
 
-def _steps(steps: Sequence[Words]) -> list[Block]:
-    return [Heading("To decide", "next"), Bullets(steps)] if steps else []
+def _steps(told: Told) -> list[Block]:
+    return [Heading("To decide", "next"), Bullets(told.steps)] if told.steps else []

@@ -1,6 +1,6 @@
-"""A document as one HTML page, which needs no other file, script or network.
+"""An answer as one HTML page, which needs no other file, script or network.
 
-The templates lay out what a document says. They are in Python because a Flower bundle carries only
+The templates lay out what it says. They are in Python because a Flower bundle carries only
 Python. Anchors, the list of contents and the names of regions follow from the order of the page.
 """
 
@@ -18,12 +18,12 @@ from fedsim.reports.document import first_screen, pictures, terms, wording
 from fedsim.reports.document.blocks import (
     Block,
     Code,
-    Document,
     Figure,
     Html,
     Link,
     Mark,
     Part,
+    Told,
     Words,
 )
 from fedsim.reports.document.style import STYLE
@@ -135,13 +135,20 @@ data-label="{{ block.headings[loop.index] if block.headings else '' }}">\
 
 BODY = """\
 {% from "blocks" import laid_out, heading %}
-{% if document.first.answer %}
-<section class="verdict{{ ' alarm' if document.first.alarming else '' }}">
-{% if document.first.release %}
-<p class="release">{{ document.first.release }}</p>
+{% if told.answer %}
+<section class="verdict{{ ' alarm' if told.alarming or told.alarms else '' }}">
+{% if told.release %}
+<p class="release">{{ told.release }}</p>
 {% endif %}
-{% for sentence in document.first.answer %}
+<p>{{ told.answer[0] | worded }}</p>
+{% for alarm in told.alarms %}
+<p>ALARM: {{ alarm }}</p>
+{% endfor %}
+{% for sentence in told.answer[1:] %}
 <p>{{ sentence | worded }}</p>
+{% endfor %}
+{% for caution in told.cautions %}
+<p>{{ caution }}</p>
 {% endfor %}
 </section>
 {% endif %}
@@ -154,7 +161,7 @@ BODY = """\
 {% endfor %}
 </div>
 {% endif %}
-{{ laid_out(document.blocks, 2, page) }}
+{{ laid_out(told.sections(), 2, page) }}
 {{ laid_out(behind, 2, page) }}
 <details class="terms">
 <summary>{{ heading(2, "Terms", "", page, True) }}</summary>
@@ -173,15 +180,15 @@ PAGE = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{{ document.title }}</title>
+<title>{{ told.name }} – {{ told.kind }}</title>
 {{ style | safe }}
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
 <header>
-<p class="kind">{{ document.kind }}</p>
-<h1>{{ document.heading }}</h1>
-{% if document.note %}<p class="meta">{{ document.note | worded }}</p>{% endif %}
+<p class="kind">{{ told.kind }}</p>
+<h1>{{ told.name }}</h1>
+{% if told.note %}<p class="meta">{{ told.note }}</p>{% endif %}
 </header>
 {% if page.headings | length >= 3 %}
 <nav class="contents" aria-label="Contents">
@@ -198,7 +205,7 @@ PAGE = """\
 <main id="content" tabindex="-1">
 {{ body }}
 </main>
-<footer>{{ (document.footer or "fedsim " ~ version) | worded }}</footer>
+<footer>{{ (told.footer or "fedsim " ~ version) | worded }}</footer>
 </body>
 </html>
 """
@@ -239,18 +246,19 @@ class Outline:
         return Markup('role="region" tabindex="0" aria-label="{}"').format(name)
 
 
-def render(document: Document) -> str:
-    page = Outline()
+def page(told: Told) -> str:
+    """Return an answer as one page."""
+    outline = Outline()
     body = ENVIRONMENT.get_template("body").render(
-        document=document,
-        page=page,
-        first=first_screen.parts(document.first),
-        behind=first_screen.behind(document.first),
+        told=told,
+        page=outline,
+        first=first_screen.parts(told),
+        behind=first_screen.behind(told),
         terms=terms.TERMS,
     )
     return ENVIRONMENT.get_template("page").render(
-        document=document,
-        page=page,
+        told=told,
+        page=outline,
         body=Markup(body),
         style=STYLE,
         version=fedsim.__version__,

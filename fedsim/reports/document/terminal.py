@@ -1,13 +1,14 @@
-"""Blocks on the terminal, and as Markdown. On the terminal, text is never rich's markup."""
+"""Answers and blocks on the terminal, where text is never markup, and as Markdown."""
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from io import StringIO
 
 import rich.table
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
 from fedsim.common import foreign_text
@@ -24,12 +25,111 @@ from fedsim.reports.document.blocks import (
     Part,
     Prose,
     Table,
+    Told,
     Words,
 )
+from fedsim.reports.document.wording import counted
 
 COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red", "note": "dim"}
 KEPT = 14
 """Least width of a column, in characters, so that no short number or word is cut."""
+
+
+MOST_LINES = 19
+"""Lines of a result on 80 columns or more, beside the path of its page, which follows."""
+
+
+def told(
+    result: Told, command: str = "", seconds: float | None = None, *, verbose: bool = False
+) -> RenderableType:
+    """Return what an answer says, the answer first; the last line but one decides.
+
+    Args:
+        command: command that made it, as typed; "" for its name.
+        seconds: time that it took; None if unknown.
+        verbose: whether it may take more lines than a screen has.
+    """
+    count = len(result.alarms)
+    ending = f"{counted(count, 'alarm')}, {len(result.steps) or 'nothing'} to decide."
+    began = f"{command or in_short(result.name)}    {result.played}"
+    took = "" if seconds is None else f"    {seconds:.0f} s"
+    return Fitted(tuple(_paragraphs(result, f"{began}{took}\n", verbose)), ending, verbose)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A part of a result; `rank`: those of the highest rank give way first, those of 0 never."""
+
+    shown: RenderableType
+    rank: int = 0
+
+
+STEP, ALARM, REMARK, BRIEF, LEGEND = 1, 2, 3, 98, 99
+"""Ranks; of further remarks, the numbers behind that of the first."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A result; without `verbose`, what has no room on the screen is left out."""
+
+    paragraphs: tuple[Paragraph, ...]
+    ending: str
+    verbose: bool = False
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        kept = [(each, len(console.render_lines(each.shown, options))) for each in self.paragraphs]
+        while not self.verbose and sum(lines for _, lines in kept) >= MOST_LINES:
+            place = max(range(len(kept)), key=lambda at: (kept[at][0].rank, at))
+            if not kept[place][0].rank:
+                break
+            kept.pop(place)
+        yield from (each.shown for each, _ in kept)
+        more = " More: add -v." * (len(kept) < len(self.paragraphs))
+        yield Text(f"{self.ending}{more}")
+
+
+def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
+    alarms, gap = list(told.alarms), Paragraph(Text(""))
+    if len(alarms) > 1 and not verbose:
+        alarms = [f"{text.partition('. ')[0].removesuffix('.')}." for text in alarms]
+    yield Paragraph(Text(began, "bold"))
+    for place, text in enumerate(alarms):
+        yield Paragraph(Text(f"ALARM: {text}", "bold red"), ALARM * bool(place))
+    yield from [gap] * bool(alarms)
+    if told.release:
+        yield Paragraph(Text(told.release))
+    if told.brief:
+        yield Paragraph(Text(told.brief), BRIEF)
+    else:
+        yield from (Paragraph(Text(_plain(each))) for each in told.answer)
+    if told.headings:
+        yield gap
+        yield Paragraph(observers(told))
+        yield gap
+    elif told.table is not None:
+        yield Paragraph(table(told.table, dense=True))
+    if told.legend:
+        yield Paragraph(Text(told.legend), LEGEND)
+    for place, text in enumerate(told.remarks):
+        yield Paragraph(Text(text), REMARK + place)
+    for place, text in enumerate([*told.cautions, *filter(None, [told.label])]):
+        yield Paragraph(Text(text), ALARM * bool(place))
+    if verbose:
+        yield from (Paragraph(_shown(block)) for block in told.more())
+    for step in told.steps:
+        yield Paragraph(Text(_plain(step)), STEP)
+
+
+LONGEST_NAME = 60
+"""Most characters of a name on a terminal."""
+
+
+def in_short(name: str) -> str:
+    """Return a name that a stranger may have chosen as a part of one line; of a path, the end."""
+    words = " ".join((name.rpartition("/")[2] or name).split())
+    return words if len(words) <= LONGEST_NAME else f"{words[: LONGEST_NAME - 1]}…"
 
 
 def shown(*blocks: Block | RenderableType) -> RenderableType:
@@ -57,7 +157,7 @@ def _shown(block: Block | RenderableType) -> RenderableType:
             return listing(block)
         case Table():
             return table(block)
-        case str() | Text() | rich.table.Table() | Group():
+        case str() | Text() | rich.table.Table() | Group() | Fitted():
             return block
     raise TypeError(f"{type(block).__name__} has no place on the terminal")
 
@@ -98,17 +198,16 @@ def table(
     return drawn
 
 
-def observers(
-    headings: Sequence[str], rows: Sequence[tuple[Sequence[str], Mark]]
-) -> rich.table.Table:
+def observers(told: Told) -> rich.table.Table:
     """Return the table of a result: a line for each observer with its cells and its state."""
     drawn = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        drawn.add_column(heading, header_style="", overflow="fold", no_wrap=True)
+    for heading in told.headings:
+        name = heading.lower().replace(" = ", "=")
+        drawn.add_column(name, header_style="", overflow="fold", no_wrap=True)
     drawn.add_column("verdict", header_style="", overflow="fold")
-    for cells, mark in rows:
-        state = Text(mark.text.lower(), COLOURS.get(mark.kind, ""))
-        drawn.add_row(*map(Text, cells), state)
+    for each in told.observers:
+        state = Text(each.mark.text.lower(), COLOURS.get(each.mark.kind, ""))
+        drawn.add_row(*map(Text, (each.name, *each.cells)), state)
     return drawn
 
 

@@ -65,16 +65,6 @@ PROTECTED = {
 }
 
 
-def in_short(name: str) -> str:
-    """Return a name that a stranger may have chosen as a part of one line; of a path, the end."""
-    words = " ".join((name.rpartition("/")[2] or name).split())
-    return words if len(words) <= LONGEST_NAME else f"{words[: LONGEST_NAME - 1]}…"
-
-
-LONGEST_NAME = 60
-"""Most characters of a name on a terminal."""
-
-
 def played(report: AuditReport[Any]) -> str:
     """Return in a few words how much was played or observed."""
     match report.details:

@@ -1,15 +1,9 @@
-"""The page and the terminal's summary of an audit: of an app, a loop, a transcript or a node.
-
-All four have the same first screen and the same parts. It words the report and computes nothing.
-"""
+"""What an audit says: of an app, a loop, a transcript, a node or scores; it computes nothing."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from fedsim.audits.judgement.claim import TO_CLAIM, Finding, Verdict
 from fedsim.audits.judgement.report import AuditReport
@@ -21,10 +15,10 @@ from fedsim.audits.run.detectable import HALF
 from fedsim.common import report_directory
 from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, release, terminal
+from fedsim.reports.document import release
 from fedsim.reports.document.first_screen import WEAK, most, share, shares
-from fedsim.reports.document.html import render
-from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
+from fedsim.reports.document.html import page
+from fedsim.reports.document.wording import DASH, number, percent, would_have_noticed
 from fedsim.reports.kinds import audit_words, course
 
 BY = {"theory": "theory", "claim": "the noise that the server states", "measured": "measured noise"}
@@ -46,7 +40,7 @@ SEVERITIES = ("alarm", "caution", "note")
 
 def write(report: AuditReport[Any], directory: Path, rounds: Sequence[Look] = ()) -> Path:
     """Write report.json and report.html of an audit; return the page."""
-    return report_directory.write_report(directory, report.report, page(report, rounds))
+    return report_directory.write_report(directory, report.report, page(told(report, rounds)))
 
 
 # States
@@ -67,24 +61,12 @@ def _unlimited(report: AuditReport[Any], row: Row) -> StateWords:
     return verdicts.NO_PROTECTION
 
 
-def sentences(report: AuditReport[Any]) -> list[str]:
-    """Return the answer: the alarm first, then the verdict on the claim, or the state."""
-    words = state_words(report, report.row)
-    alarms = [sentence(each) for each in report.findings if each.breaks]
-    if len(alarms) > 1:
-        alarms = [f"{each.partition('. ')[0].removesuffix('.')}." for each in alarms]
-    told = audit_words.told(report)
-    if report.claim is not None:
-        return [report.conclusion, *alarms, *told]
-    return [f"{words.text}.", *alarms, *told]
-
-
 def sentence(finding: Finding) -> str:
     """Return a finding as a sentence, with its first rounds."""
     rounds = finding.rounds
     numbers = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
     where = f" (round {numbers})" if rounds else ""
-    return f"{finding.severity.capitalize()}: {finding.why}{where}."
+    return f"{finding.why[:1].upper()}{finding.why[1:]}{where}."
 
 
 def released(report: AuditReport[Any]) -> str:
@@ -139,12 +121,6 @@ def _more(report: AuditReport[Any], row: Row) -> str:
 # Numbers of a row
 
 
-def _name(row: Row) -> str:
-    """Return the name of an observer, with what its limit is of."""
-    note = "" if row.limit is None else row.limit.note
-    return f"{row.observer}, {note}" if note else row.observer
-
-
 def _cells(row: Row) -> list[str]:
     """Return the measured share of right answers, its limit, and the limit and bound of epsilon."""
     attack, limit, right, at_least = row.attack, row.limit, DASH, DASH
@@ -161,36 +137,50 @@ def _cells(row: Row) -> list[str]:
     return [right, at_most, epsilon, at_least]
 
 
-# The terminal
+# What it says
 
 
-def summary(report: AuditReport[Any]) -> RenderableType:
-    """Return the result of an audit: about 20 lines on a terminal, the answer first."""
-    answers = [Text(each, "bold red" * each.startswith("Alarm: ")) for each in sentences(report)]
-    told = [each for each in report.findings if not each.breaks and each.severity != "note"]
-    steps = decisions(report)
-    ending = f"{counted(report.alarms, 'alarm')}, {len(steps) or 'nothing'} to decide."
-    return Group(
-        Text(f"{audit_words.in_short(report.name)}    {audit_words.played(report)}\n", "bold"),
-        Text(released(report)),
-        *answers,
-        Text(),
-        _observers(report),
-        Text(f"\n{_power(report)}"),
-        *(Text(sentence(each), "yellow") for each in told),
-        *map(Text, steps),
-        Text(ending),
+def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
+    """Return what an audit says.
+
+    Args:
+        rounds: an auditor's results, round by round.
+    """
+    delta, rows = report.delta, report.rows.values()
+    unit = report.unit or "record"
+    measured = any(row.attack and row.attack.interval for row in rows)
+    intervals = f" ({percent(report.confidence)} intervals)" * measured
+    epsilon = "ε" if delta is None else f"ε (δ = {delta:.3g})"
+    reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in report.reasons]
+    doubts = [each for each in report.findings if each.severity == "caution"]
+    words = state_words(report, report.row)
+    first, _, rest = " ".join(reasons).partition(". ")
+    verdict = f"{words.text}."
+    if report.claim is not None:
+        verdict = f"{report.headline} {first.removesuffix('.')}{'.' * bool(first)}".rstrip()
+    return doc.Told(
+        kind=audit_words.KINDS[report.kind],
+        name=report.name,
+        report=report.report,
+        played=audit_words.played(report),
+        note=audit_words.note(report),
+        release=released(report),
+        answer=[verdict, *audit_words.told(report)],
+        alarms=[sentence(each) for each in report.findings if each.breaks],
+        alarming=words.kind == "alarm" or report.verdict is Verdict.CONVICTED,
+        observers=[_bar(report, row) for row in rows],
+        headings=("Observer", "Right answers", "Limit", epsilon, "ε at least"),
+        caption=f"Right answers about one {unit}{intervals}.",
+        remarks=[
+            *(f"Caution: {sentence(each)}" for each in doubts),
+            _power(report),
+            *([rest] if report.claim and rest else ()),
+        ],
+        steps=decisions(report),
+        sections=lambda: [*_objections(report), *course.drawn(report, rounds)],
+        data=report.name,
+        limits=audit_words.limits(report),
     )
-
-
-def _observers(report: AuditReport[Any]) -> RenderableType:
-    delta = "" if report.delta is None else f" (δ={report.delta:.3g})"
-    rows = []
-    for row in report.rows.values():
-        words = state_words(report, row)
-        rows.append(([row.observer, *_cells(row)], doc.Mark(words.kind, words.text)))
-    headings = "observer", "right answers", "limit", f"ε{delta}", "at least"
-    return terminal.observers(headings, rows)
 
 
 def _power(report: AuditReport[Any]) -> str:
@@ -208,69 +198,11 @@ def _power(report: AuditReport[Any]) -> str:
     return f"{told} {would_have_noticed(report.row.detects)}".rstrip()
 
 
-# The page
-
-
-def page(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> str:
-    """Return the report as one HTML page.
-
-    Args:
-        rounds: an auditor's results, round by round.
-    """
-    kind = audit_words.KINDS[report.kind]
-    blocks: list[doc.Block] = []
-    if report.findings or report.reasons:
-        blocks.append(_objections(report))
-    blocks += course.drawn(report, rounds)
-    return render(
-        doc.Document(
-            title=f"{report.name} – {kind[:1].lower()}{kind[1:]}",
-            kind=kind,
-            heading=report.name,
-            note=audit_words.note(report),
-            first=first(report),
-            blocks=blocks,
-        )
-    )
-
-
-def first(report: AuditReport[Any]) -> doc.FirstScreen:
-    """Return the first screen: one answer, one figure, one table, and what to decide."""
-    words, delta = state_words(report, report.row), report.delta
-    at = "" if delta is None else f" at δ = {delta:.3g}"
-    lines = [[_name(row).capitalize(), *_cells(row)] for row in report.rows.values()]
-    level, unit = percent(report.confidence), report.unit or "record"
-    measured = any(row.attack and row.attack.interval for row in report.rows.values())
-    caption = f"Right answers about one {unit}{f' ({level} intervals)' * measured}."
-    headings = "Observer", "Right answers", "Limit", f"ε at most{at}", "ε at least"
-    return doc.FirstScreen(
-        release=released(report),
-        answer=[*_short(report)],
-        alarming=words.kind == "alarm" or report.verdict is Verdict.CONVICTED,
-        figure=doc.Bars([_bar(report, row) for row in report.rows.values()], caption),
-        table=doc.tabulated(headings, lines),
-        gate=first_screen.gate(report.report),
-        steps=decisions(report),
-        sign_off=first_screen.sign_off(
-            data=report.name, date="", limits=audit_words.limits(report)
-        ),
-    )
-
-
-def _short(report: AuditReport[Any]) -> list[str]:
-    """Return the answer for the first screen, where the reasons follow below."""
-    told = sentences(report)
-    if report.claim is None or not report.reasons:
-        return told
-    reason = report.reasons[0].partition(". ")[0].removesuffix(".")
-    return [f"{report.headline} {reason[:1].upper()}{reason[1:]}.", *told[1:]]
-
-
 def _bar(report: AuditReport[Any], row: Row) -> doc.Bar:
     words, attack, limit = state_words(report, row), row.attack, row.limit
     point = None if attack is None else attack.advantage
     return doc.Bar(
-        row.observer.capitalize(),
+        row.observer,
         doc.Mark(words.kind, words.text),
         None if point is None else share(point),
         shares(attack.interval) if attack else None,
@@ -278,13 +210,15 @@ def _bar(report: AuditReport[Any], row: Row) -> doc.Bar:
         remark=row.note,
         by="theory" if limit is None else BY[limit.source],
         tells=False,
+        cells=_cells(row),
     )
 
 
-def _objections(report: AuditReport[Any]) -> doc.Part:
+def _objections(report: AuditReport[Any]) -> Iterator[doc.Part]:
     ordered = sorted(report.findings, key=lambda each: SEVERITIES.index(each.severity))
     blocks: list[doc.Block] = [doc.Bullets([*report.reasons])] if report.reasons else []
     if ordered:
         rows = [(each.rule, each.severity, sentence(each), each.mend) for each in ordered]
         blocks.append(doc.tabulated(("rule", "severity", "why", "how to fix it"), rows))
-    return doc.Part("Reasons and findings", blocks, folded=True)
+    if blocks:
+        yield doc.Part("Reasons and findings", blocks, folded=True)

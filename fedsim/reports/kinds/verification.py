@@ -41,6 +41,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.reports import card_page, model_card, training_report
 from fedsim.reports import page as rendering
+from fedsim.reports.document import html
 from fedsim.reports.kinds import audited
 
 REPORT, PAGE, CARD = "report.json", "report.html", "public/model_card.json"
@@ -344,7 +345,7 @@ def _of_training(result: Result) -> Remade:
         raise _OtherCardError(f"does not follow from the ledger: {apart}")
     made = training_report.assemble(directory)
     pages = {
-        PAGE: training_report.render_html(made, card).encode(),
+        PAGE: html.page(training_report.told(made, card)).encode(),
         model_card.PAGE: card_page.as_markdown_page(card).encode(),
     }
     return Remade(report_json(made.as_json()), pages)
@@ -361,7 +362,7 @@ def _of_transcript(result: Result) -> Remade:
     assert result.transcript is not None
     with Reader(result.transcript) as reader:
         made = transcript_audit.audit(reader, options)
-    return Remade(made.report, {PAGE: audited.page(made).encode()})
+    return Remade(made.report, {PAGE: html.page(audited.told(made)).encode()})
 
 
 _WAYS: Mapping[str, Callable[[Result], Remade]] = {

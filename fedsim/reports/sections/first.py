@@ -1,7 +1,7 @@
 """The first screen of a run: the answer, the figure, the table, and what to decide."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from adversaries.statistics.intervals import clopper_pearson
@@ -13,9 +13,16 @@ from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.verdicts import TOO_FEW, VAGUE
 from fedsim.audits.run.detectable import HALF
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, release
+from fedsim.reports.document import release
 from fedsim.reports.document.first_screen import NOT_STATED, WEAK, share, shares
-from fedsim.reports.document.wording import number, percent, plain
+from fedsim.reports.document.wording import (
+    LEAST_SHARE,
+    counted,
+    least_loss,
+    number,
+    percent,
+    plain,
+)
 from fedsim.reports.sections import observers
 from fedsim.reports.sections.observers import NAMES, WHO
 from fedsim.reports.sections.section import (
@@ -24,8 +31,11 @@ from fedsim.reports.sections.section import (
     is_alarming,
     is_client,
     is_clipped,
+    is_sampled,
+    model_in_short,
     trials_of,
 )
+from fedsim.reports.sections.section import released as everything
 from fedsim.reports.sections.target import Shown
 
 
@@ -242,57 +252,138 @@ def decisions(report: Report) -> list[str]:
     return [each for each in advice if each]
 
 
-def first(report: Report, about: About) -> doc.FirstScreen:
+def told(
+    report: Report, about: About, sections: Callable[[], Sequence[doc.Block]] = list
+) -> doc.Told:
+    """Return what a run says; sections: of its page."""
     rows, alarming = observers.shown(report), is_alarming(report)
-    told = " ".join(each.title for each in cautions(report) if each.title not in SIMULATED)
+    labels, facts = cautions(report), filter(None, (everything(report), canaries(report).strip()))
     lead: doc.Words = f"{question(report)} {answer(report)}"
     if alarming:
         lead = [doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]
-    steps: list[doc.Words] = [*decisions(report)]
-    if (command := choose(report)) and not alarming:
-        steps.append(["For lower limits: ", doc.Code(command)])
-    table = [observers.short(report, row) for row in rows]
-    return doc.FirstScreen(
+    version = "their version is not stated, because a digest could disclose a private record"
+    if about.data_sha256:
+        version = f"their version: SHA-256 {about.data_sha256[:16]}…"
+    return doc.Told(
+        kind="Identifiability report",
+        name=report.name,
+        report=encode(report),
+        played=_played(report),
+        note=scope(report),
         release=released(report),
-        answer=[lead, *report.contradictions.values(), *filter(None, [told])],
-        alarming=alarming,
-        figure=doc.Bars(
-            [_bar(report, row) for row in rows],
-            f"Right answers about {challenge_of(report)} ({confidence_of(report)}intervals).",
+        answer=[lead],
+        brief=question(report),
+        alarms=[*report.contradictions.values()],
+        observers=[_bar(report, row) for row in rows],
+        headings=[*observers.short(report, rows[0])],
+        caption=f"Right answers about {challenge_of(report)} ({confidence_of(report)}intervals).",
+        legend=observers.meant(report),
+        cautions=[each.title for each in labels if each.title not in SIMULATED],
+        remarks=[
+            _what_it_shows(report),
+            *(each.title for each in labels if each.title == REHEARSED),
+            *facts,
+            f"Model: {model_in_short(report)}",
+            *([] if alarming else lower(report)),
+        ],
+        more=lambda: [*_in_full(report)],
+        steps=decisions(report),
+        sections=sections,
+        purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
+        data=f"{report.data.name}, {report.data.records} records; {version}",
+        date=report.created[:10],
+        limits=f"One target was attacked, in {trials_of(report)}. {observers.holds_for(report)}",
+        footer=(
+            f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
+            doc.Code("fedsim run config.toml"),
+            " in its directory.",
         ),
-        table=doc.tabulated(
-            [*table[0]], [[name.capitalize(), *cells] for name, *cells in map(dict.values, table)]
-        ),
-        note=observers.meant(report),
-        gate=first_screen.gate(encode(report)),
-        steps=steps,
-        sign_off=_sign_off(report, about),
+    )
+
+
+def _played(report: Report) -> str:
+    budget, rounds = report.budget, counted(report.rounds, "round")
+    if budget.stopped:
+        rounds = f"stopped after {budget.rounds_run} of {counted(budget.rounds_planned, 'round')}"
+    return f"{trials_of(report)}, {rounds}, {counted(report.clients, 'client')}"
+
+
+def scope(report: Report) -> str:
+    """Return what was run, in a line."""
+    mechanism, one = report.mechanism, "one client's data" if is_client(report) else "one record"
+    replaced = report.neighbouring == "replace"
+    facts = {
+        trials_of(report): True,
+        f"{report.rounds} rounds": True,
+        f"{report.clients} clients": True,
+        f"{report.trust} trust": True,
+        f"compared: {one} replaced" if replaced else f"compared: with and without {one}": True,
+        "unit of privacy: a client's whole data": is_client(report),
+        f"sampling rate {plain(mechanism.sampling_rate)}": is_sampled(report),
+        f"{mechanism.local_steps} local steps": mechanism.local_steps > 1,
+    }
+    return " · ".join(fact for fact, holds in facts.items() if holds)
+
+
+SHOWS_NOTHING = "Without a limit of theory, the noise cannot be checked."
+SHOWS_LITTLE = "Even if nearly all noise were missing, the audit might not see it."
+SHOWS = "The audit sees a loss of {} of the noise with 95% probability."
+TESTED = f"The noise was tested too: {SHOWS[0].lower()}{SHOWS[1:]}"
+
+
+def _what_it_shows(report: Report) -> str:
+    share, sentences = report.here.detects, ["Guessing is right in 50%."]
+    if report.attack.interval is not None:
+        sentences.append(f"Intervals: {confidence_of(report).strip()}.")
+    if report.contradictions:
+        return " ".join(sentences)  # noise may be missing
+    if share is None:
+        sentences.append(SHOWS_NOTHING)
+    elif share < LEAST_SHARE:
+        sentences.append(SHOWS_LITTLE)
+    else:
+        shows = TESTED if report.residuals is not None else SHOWS
+        sentences.append(shows.format(least_loss(share)))
+    return " ".join(sentences)
+
+
+def _in_full(report: Report) -> Iterator[doc.Block]:
+    """Yield every observer's numbers, for a terminal."""
+    for row in observers.shown(report):
+        yield doc.Heading(f"{NAMES[row.observer]}: {observers.mark(report, row).text}")
+        for heading, (text, detail) in observers.numbers(report, row).items():
+            yield doc.Prose(f"  {heading}: {text}{f' ({detail})' * bool(detail)}")
+        if row.attack is not None and row.attack.chance is not None:
+            chance = number(row.attack.chance)
+            yield doc.Prose(f"  a coin's advantage: −{chance} to {chance}")
+        yield doc.Prose(f"  {observers.reading(report, row)}")
+    yield from (doc.Prose(label.text) for label in cautions(report) if label.text)
+    took = report.timing
+    yield doc.Prose(
+        f"{report.mechanism.dp_note} Time: {took.total:.1f} s, of which {took.federation:.1f} s "
+        f"for the rounds (clients computing: {took.clients_computing:.1f} s)."
     )
 
 
 def _bar(report: Report, row: Row) -> doc.Bar:
     attack = row.attack
     measured = attack is not None and attack.advantage is not None
+    _, *cells = observers.short(report, row).values()
     return doc.Bar(
-        NAMES[row.observer].capitalize(),
+        NAMES[row.observer],
         observers.mark(report, row),
         share(attack.advantage) if attack and attack.advantage is not None else None,
         shares(attack.interval) if attack and measured else None,
         share(row.limit.rho_alpha),
         tells=False,
+        cells=cells,
     )
 
 
-def _sign_off(report: Report, about: About) -> list[tuple[str, str]]:
-    version = "their version is not stated, because a digest could disclose a private record"
-    if about.data_sha256:
-        version = f"their version: SHA-256 {about.data_sha256[:16]}…"
-    return first_screen.sign_off(
-        purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
-        data=f"{report.data.name}, {report.data.records} records; {version}",
-        date=report.created[:10],
-        limits=f"One target was attacked, in {trials_of(report)}. {observers.holds_for(report)}",
-    )
+def lower(report: Report) -> list[str]:
+    """Return how to find lower limits, in a sentence; [] where more noise would not help."""
+    command = choose(report)
+    return [f"For lower limits: {command}"] if command else []
 
 
 def choose(report: Report) -> str:

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import configuration
-from fedsim.common import private_files
+from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import KEYS
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.learning.training.criterion import Judged
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import release, worth
-from fedsim.reports.document.wording import DASH, number, percent, plain, span
+from fedsim.reports.document import html, release, worth
+from fedsim.reports.document.blocks import Told
+from fedsim.reports.document.wording import DASH, counted, number, percent, plain, span
 from fedsim.reports.sections.risks import in_cases, of_cases
+from fedsim.studies import page
 from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
 from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Limit
-from fedsim.studies.page import StudyPage
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
@@ -258,40 +259,36 @@ def _row(each: Candidate, chosen: bool) -> dict[str, Any]:
     }
 
 
-def page(result: Result, directory: Path) -> StudyPage:
+FRONTIER = (
+    "The model against the limit on how often the adversary is right. Each point is the best "
+    "setting of a model at a noise level. Vertical lines are intervals at 95%."
+)
+
+
+def told(result: Result, directory: Path) -> Told:
     """Return what the search found, with its tables, figure and next steps."""
     config = result.config
-    steps = [(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)]
-    label = LABEL if result.request.limit is None else f"{MEETS}{LABEL}"
-    explained = (
-        "The model against the limit on how often the adversary is right. Each point is the best "
-        "setting of a model at a noise level. Vertical lines are intervals at 95%."
-    )
-    return StudyPage(
+
+    def sections() -> Iterator[doc.Block]:
+        yield from _towards(result)
+        yield doc.Figure("frontier", frontier(result), "", FRONTIER)
+        yield doc.Heading("What the search itself costs in privacy")
+        yield doc.Prose(NO_GUARANTEE)
+
+    return page.told(
+        document(result),
+        LABEL if result.request.limit is None else f"{MEETS}{LABEL}",
+        sections,
         kind="Choice of noise",
         name=config.run.name,
+        played=counted(result.tried, "setting"),
         data=config.data.name,
         release=release.PROPOSED,
         answer=sentences(result),
         table=_settings(result),
-        label=label,
-        limits=label,
-        document=document(result),
-        steps=steps,
-        also=[
-            *_towards(result),
-            doc.Prose(
-                f"The models were trained on all {config.data.records:,} records and judged on "
-                f"{config.data.held_out:,} others.",
-                small=True,
-            ),
-            *map(doc.Prose, steps),
-        ],
-        sections=[
-            doc.Figure("frontier", frontier(result), "", explained),
-            doc.Heading("What the search itself costs in privacy"),
-            doc.Prose(NO_GUARANTEE),
-        ],
+        legend=f"The models were trained on all {config.data.records:,} records and judged on "
+        f"{config.data.held_out:,} others.",
+        steps=[(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)],
     )
 
 
@@ -302,10 +299,10 @@ def write(result: Result, directory: Path) -> Path:
         InputError: the directory holds another kind of report.
         OSError: a file cannot be written.
     """
-    shown = page(result, directory)
-    summary = _as_csv(shown.document["settings"])
+    shown = told(result, directory)
+    summary = _as_csv(shown.report["settings"])
     private_files.write_private(directory / SUMMARY, summary.encode())
-    place = shown.write(directory)
+    place = report_directory.write_report(directory, shown.report, html.page(shown))
     if result.choice.chosen:
         text = configuration.dump(result.config)
         private_files.write_private(directory / CONFIG, text.encode())

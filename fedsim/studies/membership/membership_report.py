@@ -1,7 +1,7 @@
 """The report of `fedsim attack`: JSON, terminal, and a page."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,14 +22,16 @@ from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.reports.document import blocks as doc
+from fedsim.reports.document.blocks import Told
 from fedsim.reports.document.first_screen import share, shares
-from fedsim.reports.document.wording import DASH, number, percent, span
+from fedsim.reports.document.wording import DASH, counted, number, percent, span
 from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.plot import Plot
 from fedsim.reports.figures.training_figures import Rates
+from fedsim.studies import page
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import MembershipGame
-from fedsim.studies.page import StudyPage, settings
+from fedsim.studies.page import settings
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -242,12 +244,13 @@ def verdict(report: MembershipReport) -> list[str]:
         f"{report.experiment.game.scheme.privacy.delta:g}, one record added or removed) allows an "
         f"advantage of {number(limits.advantage)}."
     )
-    if above := [report.attacks[name].attack.title for name in report.alarms]:
-        sentences.append(
-            f"ALARM: {', '.join(above)}: more advantage than differential privacy allows, with "
-            f"confidence {ALARM_CONFIDENCE:g} for all attacks together. The noise may be too small."
-        )
     return sentences
+
+
+EXCEEDS = (
+    "{}: more advantage than differential privacy allows, with confidence "
+    f"{ALARM_CONFIDENCE:g} for all attacks together. The noise may be too small."
+)
 
 
 def headings(report: MembershipReport) -> list[str]:
@@ -281,46 +284,48 @@ def _with(value: float, interval: tuple[float, float] | None, wording: Any) -> s
     return wording(value) if interval is None else f"{wording(value)}\n{span(interval, wording)}"
 
 
-def page(report: MembershipReport) -> StudyPage:
+CAPTION = (
+    "True positive rate at each false positive rate, on log scales. The left side matters: there, "
+    "an attacker rarely names a record that was not used."
+)
+HOW = (
+    "Intervals of {:g}% are Student's t across {} attacked models. A fair coin puts each record of "
+    "D into a model's training data. The other {} models are shadow models; they also choose the "
+    "thresholds."
+)
+
+
+def told(report: MembershipReport) -> Told:
     """Return what the study says, with its table and figure."""
     experiment, values = report.experiment, report.as_json()
-    how = (
-        f"Intervals of {100 * report.confidence:g}% are Student's t across "
-        f"{len(report.inclusion)} attacked models. A fair coin puts each record of D into a "
-        f"model's training data. The other {values['shadow_models']} models are shadow models; "
-        "they also choose the thresholds."
-    )
-    caption = (
-        "True positive rate at each false positive rate, on log scales. The left side matters: "
-        "there, an attacker rarely names a record that was not used."
-    )
-    sources = [
-        (each.attack.title, f"{each.attack.source}; threshold {each.threshold}")
-        for each in report.attacks.values()
-    ]
-    bars = doc.Bars(
-        [_bar(report, each) for each in report.best_first],
-        "How often an attack is right about whether a record was used "
-        f"({percent(report.confidence)} intervals).",
-    )
-    return StudyPage(
+
+    def sections() -> Iterator[doc.Block]:
+        games, shadows = len(report.inclusion), values["shadow_models"]
+        yield doc.Prose(HOW.format(100 * report.confidence, games, shadows), small=True)
+        yield doc.Figure("roc", roc(report), "", CAPTION)
+        yield doc.Heading("The attacks")
+        sources = [
+            (each.attack.title, f"{each.attack.source}; threshold {each.threshold}")
+            for each in report.attacks.values()
+        ]
+        yield doc.Listing(sources, several=True)
+
+    above = ", ".join(report.attacks[name].attack.title for name in report.alarms)
+    return page.told(
+        values,
+        LABEL,
+        sections,
         kind="Membership inference",
         name=experiment.run.name,
+        played=counted(values["models"], "model"),
         data=f"{experiment.data.name}, {experiment.data.records} records",
         answer=verdict(report),
-        alarming=bool(report.alarms),
-        figure=bars,
+        alarms=[EXCEEDS.format(above)] if above else [],
+        observers=[_bar(report, each) for each in report.best_first],
+        caption="How often an attack is right about whether a record was used "
+        f"({percent(report.confidence)} intervals).",
         table=doc.tabulated(headings(report), rows(report)),
-        label=LABEL,
-        steps=list(filter(None, [_state(report, report.best_first[0]).advice])),
-        limits=LABEL,
-        sections=[
-            doc.Prose(how, small=True),
-            doc.Figure("roc", roc(report), "", caption),
-            doc.Heading("The attacks"),
-            doc.Listing(sources, several=True),
-        ],
-        document=values,
+        steps=[*filter(None, [_state(report, report.best_first[0]).advice])],
     )
 
 

@@ -15,9 +15,11 @@ from fedsim.configuration import Config
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.wording import percent, span
+from fedsim.reports.document.blocks import Told
+from fedsim.reports.document.wording import counted, percent, span
 from fedsim.reports.figures import run_figures
-from fedsim.studies.page import StudyPage, settings
+from fedsim.studies import page
+from fedsim.studies.page import settings
 from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
 NOTE = (
@@ -128,19 +130,24 @@ def _checks(report: ReconstructionReport) -> Iterator[AlarmCheck]:
     yield AlarmCheck("posterior", alarm)
 
 
-def answer(report: ReconstructionReport) -> list[str]:
-    """Return the result and the alarms as sentences."""
+def answer(report: ReconstructionReport) -> str:
+    """Return the result as sentences."""
     measured = report.measured
-    said = (
+    return (
         f"The adversary guesses {report.candidates.question}. It is right in "
         f"{percent(measured['success'])} of {len(report.played.right):,} trials "
         f"({span(measured['interval'], percent)}). Without the training it is right in "
         f"{percent(report.candidates.baseline)}, and theory allows {percent(report.bound)}."
     )
-    return [said, *(f"ALARM: {text}" for text in report.contradictions.values())]
 
 
-def page(report: ReconstructionReport) -> StudyPage:
+CAPTION = (
+    "Largest success of any attack, against its success without the training. The mark is the "
+    "measured success with its interval; the dashed line is an attack that learns nothing."
+)
+
+
+def told(report: ReconstructionReport) -> Told:
     """Return what the study says, with its table and figure."""
     config, measured = report.config, report.measured
     between = f"{100 * config.audit.confidence:g}% interval {span(measured['interval'], percent)}"
@@ -151,25 +158,26 @@ def page(report: ReconstructionReport) -> StudyPage:
         ("by the adversary's own belief", percent(measured["believed"]), "mean of its certainty"),
         ("theory allows at most", percent(report.bound), "any attack"),
     ]
-    caption = (
-        "Largest success of any attack, against its success without the training. The mark is the "
-        "measured success with its interval; the dashed line is an attack that learns nothing."
-    )
-    mark = report.candidates.baseline, measured["success"], *measured["interval"]
-    drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
-    return StudyPage(
+
+    def sections() -> Iterator[doc.Block]:
+        mark = report.candidates.baseline, measured["success"], *measured["interval"]
+        drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
+        yield doc.Figure("success", drawing, "Success of any attack.", CAPTION)
+
+    return page.told(
+        report.as_json(),
+        NOTE,
+        sections,
         kind="Reconstruction" if report.column is None else "Attribute inference",
         name=config.run.name,
+        played=counted(len(report.played.right), "trial"),
         data=f"{config.data.name}, {config.data.records} records",
-        answer=answer(report),
-        alarming=bool(report.contradictions),
+        answer=[answer(report)],
+        alarms=[*report.contradictions.values()],
         table=doc.tabulated(("Right guesses", "share", "remark"), rows),
-        label=NOTE,
         steps=_steps(report),
         limits="One target, one set of candidates; other candidates are easier or harder to tell "
         "apart.",
-        sections=[doc.Figure("success", drawing, "Success of any attack.", caption)],
-        document=report.as_json(),
     )
 
 

@@ -8,10 +8,12 @@ from adversaries.neighbours.dataset_sensitivity import Pair
 from fedsim.common.strict_json import strict_json
 from fedsim.game import record_display
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.wording import number, percent
+from fedsim.reports.document.blocks import Told
+from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.training_figures import Followed, Relation
-from fedsim.studies.page import StudyPage, settings
+from fedsim.studies import page
+from fedsim.studies.page import settings
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, PairCandidate, Study
 
 LABEL = (
@@ -24,6 +26,12 @@ LEGEND = (
     "dissimilarity. LS with a number: local sensitivity in this step of the first training. rank: "
     "among all pairs, 1 for the largest; equal pairs share a rank. RMS LS: root mean square over "
     "all steps of all trainings."
+)
+
+
+NAME_IT = (
+    "Before a run attacks the record, name it with challenge.record, or name its dissimilarity "
+    "with challenge.dissimilarity."
 )
 
 
@@ -86,31 +94,28 @@ def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
     return int(split.members_records.labels[pair.record]), replaced
 
 
-def page(study: Study) -> StudyPage:
+def told(study: Study) -> Told:
     """Return what the study says, with its tables and figures."""
-    data = study.experiment.data.name
-    is_image = study.loaded.split.dataset.kind == "image"
-    return StudyPage(
+    data, chosen = study.experiment.data.name, study.candidates[0]
+
+    def sections() -> Iterator[doc.Block]:
+        is_image = study.loaded.split.dataset.kind == "image"
+        yield from _pictures(study) if is_image else _attributes(study)
+        yield doc.Heading("Local sensitivity during training")
+        yield from _courses(study)
+
+    return page.told(
+        as_json(study),
+        LABEL,
+        sections,
         kind="Dataset sensitivity",
         name=study.experiment.run.name,
+        played=counted(len(chosen.course), "training"),
         data=f"{data}, {len(study.loaded.split.members)} records",
         answer=verdict(study),
         table=doc.tabulated(headings(study), rows(study)),
-        label=LABEL,
-        limits=LABEL,
-        steps=[
-            "Before a run attacks the record, name it with challenge.record, or name its "
-            "dissimilarity with challenge.dissimilarity."
-        ],
-        also=[
-            doc.Prose(LEGEND, small=True),
-        ],
-        sections=[
-            *(_pictures(study) if is_image else _attributes(study)),
-            doc.Heading("Local sensitivity during training"),
-            *_courses(study),
-        ],
-        document=as_json(study),
+        legend=LEGEND,
+        steps=[NAME_IT],
     )
 
 

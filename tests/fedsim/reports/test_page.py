@@ -13,13 +13,13 @@ from adversaries.errors import InputError
 from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.verdicts import State
 from fedsim.configuration import Config, from_run_config, to_run_config
+from fedsim.reports.document import terminal
 from fedsim.reports.document.blocks import Figure, Html
 from fedsim.reports.document.html import fragment
 from fedsim.reports.document.wording import number, percent
 from fedsim.reports.page import Pictures, render_html, write_figures
 from fedsim.reports.sections import first, observers
 from fedsim.reports.sections.first import About
-from fedsim.reports.summary import summary
 from fedsim.studies.choose import rule
 
 from .conftest import KINDS, SIZE
@@ -67,7 +67,7 @@ class Undrawn(Pictures):
     drawn = {}  # noqa: RUF012
 
 
-def told(report):
+def words_of(report):
     """The words of the page without its contents and the terms at its end."""
     html = re.sub("<nav.*?</nav>", "", render_html(report, Undrawn(report, {})), flags=re.S)
     return Page(html.partition('<details class="terms"')[0] + "</main></body></html>").words
@@ -77,7 +77,7 @@ def shown(report, width=140, verbose=False):
     """What the terminal shows."""
     console = Console(width=width)
     with console.capture() as capture:
-        console.print(summary(report, verbose=verbose))
+        console.print(terminal.told(first.told(report, About()), verbose=verbose))
     return capture.get()
 
 
@@ -122,7 +122,7 @@ def html(written, drawn):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_run_has_a_page_and_a_summary_without_gaps(kind, written):
     report = written(kind).report
-    text, terminal = told(report), shown(report, verbose=True)
+    text, terminal = words_of(report), shown(report, verbose=True)
     for words in (text, terminal):
         assert not re.findall(r"\bnan\b|None(?!:| was computed)|\{\}|\[\]", words)
     for warning in report.warnings:
@@ -217,7 +217,7 @@ def test_hostile_text_is_shown_and_never_obeyed(report):
 
 
 def test_rich_markup_in_a_name_is_shown_as_it_is(report):
-    assert "[bold]loud[/bold]" in shown(replace(report, name="[bold]loud[/bold]"))
+    assert "[bold]loud[red]" in shown(replace(report, name="[bold]loud[red]"))
 
 
 @pytest.mark.slow
@@ -253,7 +253,7 @@ def test_the_answer_says_who_was_right_how_often_and_what_theory_allows(report):
         "Could an adversary tell whether one person's record was used? "
         f"{report.trials} trials are too few to tell. A participant was right in {share} of them "
         f"({ends}); guessing is right in 50%, and theory allows at most {most}."
-    ) in told(report)
+    ) in words_of(report)
 
 
 @pytest.mark.parametrize(
@@ -269,13 +269,13 @@ def test_the_answer_says_who_was_right_how_often_and_what_theory_allows(report):
     ],
 )
 def test_the_answer_names_the_adversary_and_the_secret(kind, sentence, written):
-    assert sentence in told(written(kind).report)
+    assert sentence in words_of(written(kind).report)
 
 
 @pytest.mark.parametrize(
     ("kind", "label"),
     [
-        ("central", "This is a measurement: its noise comes from a seed and protects no one."),
+        ("central", "its noise comes from a seed and protects no one."),
         ("local sensitivity", "The noise was scaled to the attacked target: no DP guarantee."),
         ("unclipped", "Gradients are not clipped: no DP guarantee."),
         ("oracle", "This is an oracle audit: it protects no one."),
@@ -284,10 +284,10 @@ def test_the_answer_names_the_adversary_and_the_secret(kind, sentence, written):
     ],
 )
 def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, label, written):
-    assert label in told(written(kind).report)
+    assert label in words_of(written(kind).report)
     assert label in " ".join(shown(written(kind).report).split())
     others = {"central": "local"}.get(kind, "central")
-    assert label not in told(written(others).report)
+    assert label not in words_of(written(others).report)
 
 
 @pytest.mark.parametrize(
@@ -346,25 +346,25 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
     ],
 )
 def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, written):
-    text, plain = told(written(kind).report), told(written("central").report)
+    text, plain = words_of(written(kind).report), words_of(written("central").report)
     for sentence in sentences:
         assert sentence in text, sentence
         assert sentence not in plain, sentence
 
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
-    unclipped = told(written("unclipped").report)
+    unclipped = words_of(written("unclipped").report)
     for words in ("above ρβ", "passed in up to", "at most ∞", "theory allows at most"):
         assert words not in unclipped, words
-    assert "above ρβ: " in told(written("local steps").report)
-    client = told(written("client").report)
+    assert "above ρβ: " in words_of(written("local steps").report)
+    client = words_of(written("client").report)
     assert "the target record" not in client
     assert "person's record" not in client
 
 
 def test_the_audited_observer_is_marked_and_all_have_a_line(written):
     report = written("local").report
-    text = told(report)
+    text = words_of(report)
     assert text.count("audited here") == 1
     for row in report.rows.values():
         assert observers.reading(report, row) in text
@@ -376,9 +376,9 @@ def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(re
     path = f"empirical.lower_bounds.{leading}"
     report = changed(report, f"{path}.epsilon", limit + 0.1)
     report = changed(report, f"{path}.reason", None)
-    assert "Above theory, within chance" in told(report)
+    assert "Above theory, within chance" in words_of(report)
     report = replace(report, contradictions={leading: "too much"})
-    assert f"{limit + 0.1:.3f} {limit:.3f} Above theory." in told(report)
+    assert f"{limit + 0.1:.3f} {limit:.3f} Above theory." in words_of(report)
 
 
 def test_a_lower_bound_that_says_nothing_says_why(written):
@@ -389,19 +389,19 @@ def test_a_lower_bound_that_says_nothing_says_why(written):
     ]
     assert refused
     for reason in refused:
-        assert f"No bound here: {reason}." in told(written("sampled").report)
+        assert f"No bound here: {reason}." in words_of(written("sampled").report)
 
 
 def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report):
     classic = number(report.empirical.epsilon.sensitivity)
-    assert f"from sensitivities, classic RDP {classic} –" in told(report)
+    assert f"from sensitivities, classic RDP {classic} –" in words_of(report)
     same = changed(report, "bounds.accountant", "rdp-classic")
     limit = number(report.accounted.epsilon)
-    assert f"from sensitivities, classic RDP {classic} {limit}" in told(same)
+    assert f"from sensitivities, classic RDP {classic} {limit}" in words_of(same)
 
 
 def test_every_number_that_was_measured_or_follows_from_theory_is_in_the_text(report):
-    text = set(re.findall(r"[^\s;:,()]+", told(report)))
+    text = set(re.findall(r"[^\s;:,()]+", words_of(report)))
     elsewhere = re.compile("sensitivity|confidence|delta$|chance|detects")  # in captions, as given
     values, here = encode(report), encode(report)["rows"][report.vantage]
     tables = [values["empirical"], values["bounds"], values["prediction"]]
@@ -440,15 +440,16 @@ def test_sampled_steps_have_no_gaussian_curve(drawn, written):
 
 
 def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_figure(drawn, written):
-    assert "a person's record has spent ε = ∞ towards the server" in told(written("server").report)
+    said = words_of(written("server").report)
+    assert "a person's record has spent ε = ∞ towards the server" in said
     assert "budget" not in drawn("server").drawn
 
 
 def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(report):
     withheld = replace(report, membership_inference={}, membership_missing="The clients protect")
-    assert "Yeom: members are the records" in told(report)
-    assert "Yeom: members are the records" not in told(withheld)
-    assert "The clients protect" in told(withheld)
+    assert "Yeom: members are the records" in words_of(report)
+    assert "Yeom: members are the records" not in words_of(withheld)
+    assert "The clients protect" in words_of(withheld)
     assert "Yeom advantage" not in shown(withheld)
 
 
@@ -481,7 +482,7 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
     text = Page(render_html(report, Undrawn(report, {}), about)).words
     for said in ("Purpose Which ε for triage?", "Author ____", "SHA-256 abababababababab…"):
         assert said in text
-    assert "not stated (run.purpose)" in told(report)
+    assert "not stated (run.purpose)" in words_of(report)
 
 
 # What is folded, and what is absent
@@ -529,7 +530,7 @@ def test_a_contradicted_run_says_so_first_and_suggests_nothing_else(report):
     alarm = "The advantage is above its bound: it is at least 0.5. The noise is not as claimed."
     rows = report.rows | {report.vantage: replace(report.here, standing="contradicted")}
     wrong = replace(report, contradictions={"advantage": alarm}, alarms=1, rows=rows)
-    text, terminal = told(wrong), shown(wrong, width=80)
+    text, terminal = words_of(wrong), shown(wrong, width=80)
     assert text.index("Contradicted. Do not rely on the limits below.") < text.index(alarm)
     assert terminal.splitlines()[2].startswith("ALARM: The advantage is above its bound")
     assert "1 alarm, 2 to decide." in terminal
@@ -553,7 +554,7 @@ def test_where_much_meets_the_rest_is_left_to_the_verbose_result(written):
         lines = shown(wrong, width=80).splitlines()
         assert len(lines) <= 19, kind
         assert lines[2].startswith("ALARM: Number 0")
-        ending = r"6 alarms, (\d|nothing) to decide\. More: fedsim report RUN -v\. *"
+        ending = r"6 alarms, (\d|nothing) to decide\. More: add -v\. *"
         assert re.fullmatch(ending, lines[-1])
         everything = " ".join(shown(wrong, verbose=True).split())
         assert all(text in everything for text in alarms.values())
@@ -578,7 +579,7 @@ def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
             (observers.NAMES[row.observer], observers.mark(report, row).text)
             for row in observers.shown(report)
         ]
-        text, terminal = told(report), shown(report)
+        text, terminal = words_of(report), shown(report)
         places = [text.index(f"{name.capitalize()} {state}.") for name, state in states]
         assert places == sorted(places)
         lines = [
@@ -615,7 +616,7 @@ def test_a_lower_bound_has_its_condition(written):
             assert bool(observers.condition(name)) == (bool(bound.assumes) and not counted)
         proven, condition = report.attack.epsilon_at_least, observers.CONDITIONS
         said = f"{number(proven)}{condition.get(report.attack.estimator, '')}"
-        assert (said.replace("if", " if", 1) in told(report)) == (proven > 0)
+        assert (said.replace("if", " if", 1) in words_of(report)) == (proven > 0)
 
 
 def test_an_audit_that_measures_the_noise_says_so_and_one_that_counts_does_not(written):
@@ -651,7 +652,7 @@ def test_sampling_alone_limits_a_server_that_no_noise_hides_a_record_from(writte
     limit = 1 - (1 - 0.02) ** 3
     assert server.limit.rho_alpha == pytest.approx(limit, rel=1e-12)
     assert (server.standing, server.detects) == ("no-limit", None)
-    page = told(report)
+    page = words_of(report)
     assert "Sampling alone limits this adversary to 52.9% right answers" in page
     assert "always tell" not in page
 
@@ -675,12 +676,12 @@ def test_a_model_is_judged_by_the_criterion_of_its_task(report):
     ):
         utility = replace(uneven, accuracy=at_majority, area_under_curve=area)
         changed = replace(report, utility=utility)
-        assert words in told(changed)
-        assert ("not shown to have learnt" in told(changed)) == (not learnt)
+        assert words in words_of(changed)
+        assert ("not shown to have learnt" in words_of(changed)) == (not learnt)
 
 
 def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
     utility = replace(report.utility, majority=0.37124999)
     series = replace(utility.accuracy, mean=[*utility.accuracy.mean[:-1], 0.37124999])
     at_baseline = replace(report, utility=replace(utility, accuracy=series))
-    assert "not shown to have learnt" in told(at_baseline)
+    assert "not shown to have learnt" in words_of(at_baseline)

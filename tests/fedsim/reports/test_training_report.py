@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from fedsim.reports import training_report
 from fedsim.reports.card_types import Charged, Rehearsal, ReleasedTowards
+from fedsim.reports.document import html
 
 from .test_model_card import CARD, PRIVACY
 
@@ -12,6 +13,10 @@ SERVER = ReleasedTowards("server", "every sum", {"pld": 2.0}, [Charged(2.0, 4, 1
 OTHERS = [ReleasedTowards("participant", "the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
 ROUND = training_report.NotedRound(3, time=0.0, epsilon=2.0, noise_at_most={"sum": 1.2})
 REPORT = training_report.TrainingReport("digits", [], [ROUND], [])
+
+
+def of(report, card):
+    return html.page(training_report.told(report, card))
 
 
 def card(**changes):
@@ -25,11 +30,11 @@ def bars(page):
 
 
 def test_every_vantage_has_the_limit_of_its_own_noise():
-    page = training_report.render_html(REPORT, card())
+    page = of(REPORT, card())
     # Phi(mu / 2) of mu = sqrt(4) / z.
     assert bars(page) == [
-        ("Server", "open", "Theory allows 69.1%."),
-        ("Participant", "open", "Theory allows 59.9%."),
+        ("Server", "open", "Theory allows 69.1%; sees every sum."),
+        ("Participant", "open", "Theory allows 59.9%; sees the model."),
     ]
     assert "What an attack achieves: none was played." in page
     assert "Limited by theory: the limit comes from theory alone" in page
@@ -38,12 +43,12 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
 
 def test_no_noise_and_no_guarantee_set_no_limit():
     naked = replace(SERVER, epsilon={"pld": float("inf")}, steps=[Charged(0.0, 4, 1.0)])
-    page = training_report.render_html(REPORT, card(privacy=replace(PRIVACY, towards=[naked])))
-    assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
+    page = of(REPORT, card(privacy=replace(PRIVACY, towards=[naked])))
+    assert bars(page) == [("Server", "caution", "Theory sets no limit; sees every sum.")]
     assert "Must be trusted" in page
     promised = replace(PRIVACY, towards=[SERVER], guaranteed=False, note="Not clipped.")
-    page = training_report.render_html(REPORT, card(privacy=promised))
-    assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
+    page = of(REPORT, card(privacy=promised))
+    assert bars(page) == [("Server", "caution", "Theory sets no limit; sees every sum.")]
     assert "Do not release: no guarantee protects" in page
     assert "Share only" not in page
     assert "You may share" not in page
@@ -53,15 +58,15 @@ def test_what_was_rehearsed_stands_as_measured_at_its_vantage():
     rehearsed = Rehearsal(
         *("r", "digits", 24, 100, "server", 0.95, 0.2, (0.0, 0.4), 0.38, 0.0, 0.9)
     )
-    page = training_report.render_html(REPORT, card(rehearsal=rehearsed))
-    said = "Right in 60.0% (50.0% to 70.0%); theory allows 69.1%; rehearsed on digits."
-    assert bars(page)[0][2] == said
+    page = of(REPORT, card(rehearsal=rehearsed))
+    said = "Right in 60.0% (50.0% to 70.0%); theory allows 69.1%; rehearsed on digits; sees"
+    assert bars(page)[0][2].startswith(said)
 
 
 def test_an_alarm_and_a_silent_client_are_said():
     gone = [training_report.Missing(1, "round", "timeout")]
     report = replace(REPORT, contradictions=["too little noise"], missing=gone)
-    page = training_report.render_html(report, card())
+    page = of(report, card())
     assert '<p class="release">Do not release: a measurement contradicts' in page
     assert "<dt>alarms</dt><dd>1</dd>" in page
     assert "verdict alarm" in page and "timeout" in page

@@ -135,7 +135,7 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed():
 
 def shown(outcome):
     """Return the result of an audit as a terminal shows it, in one line."""
-    return " ".join(terminal.text([words.summary(outcome)]).split())
+    return " ".join(terminal.text([terminal.told(words.told(outcome), verbose=True)]).split())
 
 
 THREE_ROUNDS = FOUR_SIGMA | {"num-server-rounds": 3}
@@ -169,7 +169,7 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert "the claim is about a record" in outcome.reasons[0]
     # The page says why, and of what its numbers are: not that the claim holds out against them.
-    page = words.page(outcome)
+    page = words.page(words.told(outcome))
     assert "is not judged. Why: The claim is about a record" in page
     assert "is supported" not in page
     assert f">{percent((1 + outcome.row.advantage) / 2)} (" in page

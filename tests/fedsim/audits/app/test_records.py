@@ -46,7 +46,7 @@ def test_all_rounds_of_a_client_compose_whatever_engine_took_their_steps():
     assert right.epsilon == pytest.approx(TRUTH)
     assert {each.rule for each in right.findings if each.breaks} == set()
     assert "all steps of a client compose" in right.reasons[0]
-    page = words.page(right)
+    page = words.page(words.told(right))
     assert "The unit of privacy is one record." in page
     assert f">{TRUTH:.3f}</td>" in page
     assert right.report["rows"]["server"]["attack"] is None

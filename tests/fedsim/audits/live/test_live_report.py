@@ -37,7 +37,7 @@ def _replay(audit, rounds):
 
 def _summary(report):
     """Return what the terminal shows of a report, in one line."""
-    return " ".join(terminal.text([words.summary(report)]).split())
+    return " ".join(terminal.text([terminal.told(words.told(report))]).split())
 
 
 def _recorded(config, tmp_path):
@@ -118,9 +118,9 @@ def test_a_request_of_another_type_is_one_line(name, value, seen):
 def test_nothing_seen_is_said_so():
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
     said = "The auditor has not yet seen a whole round."
-    assert words.sentences(report) == ["Cannot tell.", said]
+    assert words.told(report).answer == ["Cannot tell.", said]
     assert report.details.belief is None
-    assert "1 &lt;b&gt;" in words.page(report)
+    assert "1 &lt;b&gt;" in words.page(words.told(report))
 
 
 def test_honest_noise_raises_no_alarm_and_is_bounded(seen):
@@ -132,7 +132,7 @@ def test_honest_noise_raises_no_alarm_and_is_bounded(seen):
     assert row.limit.rho_beta == pytest.approx(0.9999, abs=1e-5)
     low, high = row.attack.interval
     assert low <= row.limit.rho_alpha <= high
-    page = words.page(report)
+    page = words.page(words.told(report))
     assert "1 &lt;b&gt;" in page
     assert "1 <b>" not in page
     json.dumps(report.report, allow_nan=False)
@@ -143,7 +143,7 @@ def test_less_noise_than_claimed_is_an_alarm(seen):
     report = _report(_claiming(rounds, 30.0), worlds)
     assert report.alarms == 1
     assert "Likely causes: less noise than claimed" in report.findings[0].why
-    assert "Alarm: The advantage is at least" in _summary(report)
+    assert "ALARM: The advantage is at least" in _summary(report)
 
 
 def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(seen):
@@ -238,7 +238,7 @@ def test_canaries_too_few_to_measure_are_said_to_be(uneven, monkeypatch):
     audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     monkeypatch.setattr(Canaries, "coins", lambda _, trials: np.ones((len(trials), 1), bool))
     _replay(audit, uneven[0])
-    said = words.sentences(live_report.assemble(audit, FACTS, 0.95))
+    said = words.told(live_report.assemble(audit, FACTS, 0.95)).answer
     why = "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
     assert said == ["Limited by theory.", why]
 
@@ -272,7 +272,7 @@ def test_the_page_says_at_every_round_whether_all_is_well(seen):
     audit = LiveAudit()
     found = [each for each in map(audit.observe, rounds) if each is not None]
     report = live_report.assemble(audit, FACTS, 0.95, worlds)
-    page = words.page(report, found)
+    page = words.page(words.told(report, found))
     assert page.count('data-label="so far"') == len(found)
     within, beyond = (replace(found[-1], rho_beta=limit) for limit in (1.0, 0.0))
     assert course.so_far(within).text == "Agrees with theory"

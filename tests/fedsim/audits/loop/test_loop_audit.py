@@ -103,7 +103,9 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured():
     assert supported.row.detects > 0.9
     suspect = judged(less, less_claim)
     assert (suspect.verdict, rules(suspect)) == (Verdict.SUSPECT, {"realised-noise"})
-    assert "the least noise that was measured in the model, over all steps" in words.page(suspect)
+    assert "the least noise that was measured in the model, over all steps" in words.page(
+        words.told(suspect)
+    )
     assert suspect.row.limit is not None and suspect.row.limit.source == "measured"
     # A claim of exactly what theory says has no room for the measurement, and is right.
     exact = replace(claim, epsilon=theory)

@@ -495,6 +495,6 @@ def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm()
     assert 0.5 < share < 1
     missing = 100 - math.floor(1000 * share) / 10
     noticed = f"if more than {missing:.1f}% of the claimed noise were missing"
-    assert noticed in " ".join(terminal.text([words.summary(honest)]).split())
+    assert noticed in " ".join(terminal.text([terminal.told(words.told(honest))]).split())
     less = [report_of(federation(seed, rounds=2, noise=share)) for seed in range(100)]
     assert sum("noise is less than" in texts(one, "alarm") for one in less) >= 87

@@ -23,7 +23,8 @@ from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Vantage
-from fedsim.reports.summary import summary
+from fedsim.reports.document import terminal
+from fedsim.reports.sections import first
 
 SYSTEM = {"privacy.noise-source": "system"}
 CAMPAIGN = SYSTEM | {"trials.count": 400, "training.rounds": 30, "privacy.delta": 0.001}
@@ -92,7 +93,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(small
     written = results.read(directory)
     assert written.membership_inference == {}
     console = Console(record=True, width=800)
-    console.print(summary(written, verbose=True))
+    console.print(terminal.told(first.told(written, first.About()), verbose=True))
     page, shown = (directory.path / "report.html").read_text(), console.export_text()
     assert "so that they sent no losses" in page
     for text in (written.mechanism.dp_note, page, shown):
@@ -116,7 +117,7 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(trials, sma
     replayed = spending.describe_everything(config.scheme, 0.0, rows).towards(Vantage.PARTICIPANT)
     assert PLD.epsilon(replayed, config.privacy.delta) == expected.epsilon
     console = Console(record=True, width=400)
-    console.print(summary(written))
+    console.print(terminal.told(first.told(written, first.About())))
     page = (directory.path / "report.html").read_text()
     for text in (console.export_text(), page):
         assert f"everything released, by {'all 8' if trials > 1 else 'the one'} training" in text

@@ -191,7 +191,7 @@ def test_a_strangers_name_is_one_short_part_of_a_line(tmp_path, capsys):
 
 def test_without_noise_the_page_says_infinity(tmp_path, capsys):
     assert command(server(tmp_path / "t.fedt", 0.0, rounds=1)) == 4
-    assert "no noise: only rounding errors remain" in capsys.readouterr().out
+    assert "No noise: only rounding errors remain" in capsys.readouterr().out
     assert "∞" in (tmp_path / "t-audit" / "report.html").read_text()
 
 

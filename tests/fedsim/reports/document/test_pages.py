@@ -6,12 +6,11 @@ import numpy as np
 
 from fedsim.reports.document import html
 from fedsim.reports.document.blocks import (
-    Document,
     Figure,
-    FirstScreen,
     Heading,
     Part,
     Prose,
+    Told,
     tabulated,
 )
 from fedsim.reports.figures import canvas, plot, training_figures
@@ -25,7 +24,7 @@ def page(text="", figures=(), name="ρβ & <b>"):
         Part("How sure?", [tabulated(["", "ε"], [["a", "1"], ["b", None]]), Heading("Pictures")]),
         *figures,
     ]
-    return html.render(Document(name, "Test", name, FirstScreen(()), blocks))
+    return html.page(Told(kind="Test", name=name, sections=lambda: blocks))
 
 
 def test_headings_have_anchors_that_the_contents_lead_to():
@@ -43,7 +42,7 @@ def test_every_page_explains_the_terms():
 
 
 def test_titles_stay_as_they_are_written_and_escaped():
-    assert "<title>ρβ &amp; &lt;b&gt;</title>" in page()
+    assert "<title>ρβ &amp; &lt;b&gt; – Test</title>" in page()
     assert "<h1>ρβ &amp; &lt;b&gt;</h1>" in page()
 
 

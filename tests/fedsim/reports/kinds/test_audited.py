@@ -19,7 +19,7 @@ from tests.fedsim.commands.auditing.test_audit import server
 def page(folder, noise=1.0, claim=None):
     """Return the page of a server whose noise is `noise` times what it says."""
     seen = read_transcript(server(folder / "t", noise))
-    return audited.page(audit(seen, AuditOptions(claim=claim)))
+    return audited.page(audited.told(audit(seen, AuditOptions(claim=claim))))
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,10 @@ import pytest
 from rich.console import Console
 
 from fedsim.federation.server import plan
+from fedsim.reports.document import terminal
+from fedsim.reports.document.html import page as as_page
 from fedsim.studies.sensitivity import sensitivity_study
-from fedsim.studies.sensitivity.sensitivity_report import LABEL, as_json, page, rows, verdict
+from fedsim.studies.sensitivity.sensitivity_report import LABEL, as_json, rows, told, verdict
 
 CASES = [
     pytest.param(("digits", "add-remove"), marks=pytest.mark.slow),
@@ -50,7 +52,7 @@ def test_the_report_is_strict_json_with_every_pair(found):
 
 
 def test_the_page_shows_the_records_and_needs_no_network(found):
-    html = page(found).html
+    html = as_page(told(found))
     assert "http" not in html.replace("http://www.w3.org", "")
     assert "<script" not in html and 'src="/' not in html
     assert "not a DP release" in html
@@ -65,7 +67,7 @@ def test_the_page_shows_the_records_and_needs_no_network(found):
 
 def test_the_terminal_shows_every_pair_within_80_columns(found):
     screen = io.StringIO()
-    Console(width=80, file=screen).print(page(found).terminal)
+    Console(width=80, file=screen).print(terminal.told(told(found)))
     text = screen.getvalue()
     for cells in rows(found):
         assert re.search(r"[^\S\n]+".join(map(re.escape, cells)), text)  # on a line of its own
