@@ -20,7 +20,7 @@ from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app import game, loading, records, rules
 from fedsim.audits.app.facts import App, AppFacts
 from fedsim.audits.app.game import Observed
@@ -35,7 +35,6 @@ from fedsim.audits.results.measured import Decisions
 from fedsim.audits.results.rows import Limit, Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.view import View
-from fedsim.audits.run import detectable
 from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
@@ -97,7 +96,7 @@ def audit(
     else:
         played = game.play(audited, seen.facts, neighbouring, trials, seed, progress)
         theory = ClientTheory(seen, findings, neighbouring)
-        view = _view(theory, claim, delta, *played)
+        view = _view(theory, delta, *played)
         found = estimators.advantage(*played, confidence)
         bounds = _bounds(*played, delta, theory.normal, confidence)
         decisions = Decisions.of(found, trials, seed, bounds)
@@ -178,9 +177,7 @@ def client_evidence(theory: ClientTheory, claim: Claim, row: Row) -> Evidence:
     )
 
 
-def _view(
-    theory: ClientTheory, claim: Claim | None, delta: float, worlds: Bools, scores: Floats
-) -> View:
+def _view(theory: ClientTheory, delta: float, worlds: Bools, scores: Floats) -> View:
     mu = theory.mu
 
     def bounds(level: float) -> Mapping[str, float]:
@@ -195,7 +192,7 @@ def _view(
         scores=scores,
         trials=len(worlds),
         bounds=bounds,
-        detects=_detects(theory, claim, worlds),
+        detects=theory.seen.facts.detects,
         predicted=predicted,
     )
 
@@ -208,21 +205,6 @@ def _bounds(
     kind, reason = (kinds.GAUSSIAN, None) if normal else (kinds.OTHER, NOT_NORMAL)
     each = (1 + level) / 2
     return lower_bounds.lower_bounds(worlds, scores, delta, each, kind, reason, names=BOUNDS)
-
-
-def _detects(theory: ClientTheory, claim: Claim | None, worlds: Bools) -> list[float]:
-    """Return the shares of the noise below which a check would have raised an alarm.
-
-    By the noise of the honest run, and by the Gaussian bound of the attack, one of two that judge
-    together.
-    """
-    shares, mu = list(theory.seen.facts.detects), theory.mu
-    if theory.normal and mu and math.isfinite(mu) and claim is not None and claim.epsilon > 0:
-        limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
-        counts = int(worlds.sum()), int((~worlds).sum())
-        tail = significance(ALARM_CONFIDENCE) / 2
-        shares.append(detectable.by_separation(mu, limit, *counts, tail))
-    return shares
 
 
 def audit_directory(

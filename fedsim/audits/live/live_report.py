@@ -58,13 +58,6 @@ Scored = tuple[Bools, Floats]
 """Worlds and final log-odds of the observed trials."""
 
 
-@dataclass(frozen=True)
-class EverythingReleased:
-    """Everything that was released, together."""
-
-    epsilon: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class Beliefs:
     """Beliefs that D was used, of all trials at their end and of the last batch by round."""
@@ -77,15 +70,6 @@ class Beliefs:
     """Mean belief after each of these rounds."""
     highest_by_round: list[float]
     """Highest belief after each of these rounds."""
-
-
-@dataclass(frozen=True)
-class NoiseLimits:
-    """The largest possible noise, from the released numbers alone, valid after every round."""
-
-    at_most: Mapping[str, float]
-    """Noise over the claimed noise, of the sums and of each client's messages."""
-    confidence: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +85,12 @@ class LiveDetails:
     single: bool
     """Whether the run has a single training."""
     trials: int
-    released: EverythingReleased | None
-    """None where the noise comes from the seed."""
+    released_epsilon: float | None
+    """Epsilon of everything released together; None where the noise comes from the seed."""
     belief: Beliefs | None
-    noise: NoiseLimits | None
+    noise_at_most: Mapping[str, float] | None
+    """Largest possible noise over the claimed noise, of the sums and of each client's messages,
+    from the released numbers alone. It holds after every round."""
     canaries: CanaryFindings | None
 
 
@@ -157,9 +143,9 @@ def _details(
 ) -> LiveDetails:
     config, everything = audit.config, audit.everything()
     limits = None if audit.noise is None else audit.noise.limits(confidence)
-    released = None
+    epsilon = None
     if everything is not None and adds_up(audit.run.privacy.noise_source):
-        released = EverythingReleased(PLD.epsilon(everything, audit.run.privacy.delta))
+        epsilon = PLD.epsilon(everything, audit.run.privacy.delta)
     return LiveDetails(
         facts=facts,
         rounds_planned=None if config is None else config.training.rounds,
@@ -167,9 +153,9 @@ def _details(
         missed=audit.missed,
         single=config is not None and config.trials.count == 1,
         trials=sum(len(belief.trials) for belief in last),
-        released=released,
+        released_epsilon=epsilon,
         belief=_beliefs(audit, last),
-        noise=NoiseLimits(limits, confidence) if limits else None,
+        noise_at_most=limits or None,
         canaries=audit.canary_findings(confidence),
     )
 
@@ -321,46 +307,29 @@ def able(audit: LiveAudit, observed: Bools | None, bound: float | None) -> bool:
     if audit.config is None or bound is None:
         return False
     won = False
-    if audit.run.trials.count > 1 and observed is not None:
+    if observed is not None:
         scores = np.where(observed, 1.0, -1.0)  # of an auditor that wins all trials
         won = estimators.advantage(observed, scores, ALARM_CONFIDENCE).interval.low > bound
-    told = audit.noise is not None and audit.noise.telling
-    return won or told or _share_by_canaries(audit)[0] >= detectable.HALF
+    canaries = audit.canary_findings(ALARM_CONFIDENCE)
+    telling = [audit.noise is not None and audit.noise.telling]
+    telling.append(canaries is not None and canaries.telling)
+    return won or any(telling)
 
 
 def _detects(audit: LiveAudit, observed: Bools | None) -> list[float] | None:
-    """Return the shares of the noise below which sums, canaries or worlds would raise an alarm.
+    """Return the shares of the noise below which sums or worlds would raise an alarm.
 
     None where no round was observed.
     """
     if audit.config is None or not audit.mechanisms():
         return None
-    share, beside = _share_by_canaries(audit)
-    shares = [math.sqrt(max(0.0, share**2 - beside))]
+    shares = []
     if audit.noise is not None:
         limit = audit.noise.limits(ALARM_CONFIDENCE).get(noise_watch.SUM, math.inf)
         shares.append(detectable.by_limit(limit))
     if observed is not None:
         shares.append(_share_by_worlds(audit, observed.size))
     return shares
-
-
-def _share_by_canaries(audit: LiveAudit) -> tuple[float, float]:
-    """Return the detectable share of all that hides a canary, and the records' part in it.
-
-    That part is the largest variance of other records in this run, over the noise's variance; inf
-    where the canaries show no signal.
-    """
-    watch = audit.canaries
-    effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
-    claimed = None if watch is None else watch.prediction()
-    if watch is None or effect is None or not claimed or effect.reason is not None:
-        return 0.0, math.inf
-    low = effect.interval.low
-    beside = math.inf if low <= 0 else max(0.0, (claimed / low) ** 2 - 1)
-    tail = significance(ALARM_CONFIDENCE) / 2
-    share = detectable.by_separation(claimed, claimed, *watch.sides, tail, checked=False)
-    return share, beside
 
 
 def _share_by_worlds(audit: LiveAudit, observed: int) -> float:

@@ -22,6 +22,9 @@ from fedsim.game.observers.memory import Memory
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
 
+ROOM = 1.7
+"""Half lengths of an interval by which a doubled signal passes the alarm in 95 % of runs."""
+
 
 class LiveRequest(BaseModel):
     """A message's request, as an auditor's node recorded it.
@@ -77,6 +80,16 @@ class CanaryFindings:
     def least(self) -> float | None:
         """The lower end of mu; None without a signal."""
         return None if self.reason is not None else self.interval[0]
+
+    @property
+    def telling(self) -> bool:
+        """Whether half of the noise would have shown as a signal above the claimed one.
+
+        It doubles the signal, whose estimate then exceeds the end of the interval nearly always.
+        """
+        low, high = self.interval
+        known = self.reason is None and self.claimed_mu is not None
+        return known and (self.claimed_mu or 0.0) > ROOM * (high - low) / 2
 
     @property
     def over(self) -> bool:

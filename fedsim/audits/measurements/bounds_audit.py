@@ -11,7 +11,7 @@ from adversaries.bounds.lower_bounds import LOWER_BOUNDS, clopper_pearson_bound
 from adversaries.bounds.rate_bounds import by_scale
 from adversaries.statistics import forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from fedsim.audits.results.verdicts import AlarmCheck
+from fedsim.audits.results.verdicts import Checks
 from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.noise_family import noise_family
@@ -85,24 +85,24 @@ class BoundsAudit:
             proven["trade_off"] = by_scale(counted, noise_family(self.mechanism))
         return proven
 
-    def checks(self, epsilon: float) -> list[AlarmCheck]:
+    def checks(self, epsilon: float) -> Checks:
         """Return the check of every bound against theory.
 
         A bound that a test of the trials refused counts too, since it could have passed the test.
         """
-        made = []
+        made = {}
         sure = f"with confidence {ALARM_CONFIDENCE:g}"
         for name, bound in self.bounds(ALARM_CONFIDENCE).items():
             if bound.reason not in (None, NOT_NORMAL, TOO_MIXED):
                 continue
-            alarm = None
+            alarm = ""
             if bound.epsilon > epsilon:
                 alarm = (
                     f"The lower bound '{name}' is above what the noise guarantees. Epsilon is at "
                     f"least {bound.epsilon:.3f} {sure}, but theory allows {epsilon:.3f} at delta "
                     f"{self.delta:g}."
                 )
-            made.append(AlarmCheck(name, alarm))
+            made[name] = alarm
         return made
 
 

@@ -9,7 +9,7 @@ from adversaries.bounds import one_run as estimators
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.measured import CanaryScores, OneRunResult
-from fedsim.audits.results.verdicts import AlarmCheck
+from fedsim.audits.results.verdicts import Checks
 from fedsim.configuration.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
@@ -83,20 +83,19 @@ def canary_mu(releases: Releases) -> float:
 
 def checks(
     audited: OneRunResult | None, game: GameRules, transcript: Arrays, delta: float
-) -> list[AlarmCheck]:
+) -> Checks:
     if audited is None:
-        return []
+        return {}
     mine = transcript["canaries_included"][HEADLINE], transcript["canary_scores"][HEADLINE]
-    raised = alarm(mine, delta, audited.canary_epsilon)
-    return [AlarmCheck("one_run", raised)]
+    return {"one_run": alarm(mine, delta, audited.canary_epsilon)}
 
 
-def alarm(mine: Mine, delta: float, limit: float) -> str | None:
-    """Return the alarm of canaries that show more than the noise allows; None without one."""
+def alarm(mine: Mine, delta: float, limit: float) -> str:
+    """Return the alarm of canaries that show more than the noise allows; "" without one."""
     # Each of two bounds may convict, so that each has its share of the error.
     sure = 1 - (1 - ALARM_CONFIDENCE) / 2
     proven = max(bound.epsilon for bound in estimators.bounds(*mine, delta, sure).values())
-    return CONTRADICTED.format(proven, limit, delta) if proven > limit else None
+    return CONTRADICTED.format(proven, limit, delta) if proven > limit else ""
 
 
 def cautions(audited: OneRunResult | None) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from adversaries.attacks import residuals
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
-from fedsim.audits.results.verdicts import AlarmCheck
+from fedsim.audits.results.verdicts import Checks
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
@@ -92,10 +92,10 @@ def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals |
     )
 
 
-def checks(tested: Residuals | None) -> list[AlarmCheck]:
+def checks(tested: Residuals | None) -> Checks:
     """Return the check of each test that could be made."""
     if tested is None:
-        return []
+        return {}
     made: dict[str, Any] = {
         "residual_noise": tested.noise,
         "residual_repeats": tested.repeats,
@@ -105,11 +105,11 @@ def checks(tested: Residuals | None) -> list[AlarmCheck]:
     }
     steps = [step for step in tested.noise.by_step if step is not None]
     ends = min(steps, default=tested.noise.ratio), max(steps, default=tested.noise.ratio)
-    return [
-        AlarmCheck(name, ALARMS[name].format(tested, *ends) if test.p_value < LEVEL else None)
+    return {
+        name: ALARMS[name].format(tested, *ends) if test.p_value < LEVEL else ""
         for name, test in made.items()
         if test is not None
-    ]
+    }
 
 
 def ratio_text(ratio: float) -> str:

@@ -1,6 +1,6 @@
 """The measured trade-off curve at every vantage, against the curve of theory."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trade_off_bands import trade_off_band
 from adversaries.statistics.trials import two_sided
 from fedsim.audits.results.measured import TradeOff
-from fedsim.audits.results.verdicts import AlarmCheck
+from fedsim.audits.results.verdicts import Checks
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
@@ -56,10 +56,11 @@ def _at(seen: Arrays, mechanism: Mechanism, confidence: float) -> TradeOff:
     )
 
 
-def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Iterator[AlarmCheck]:
-    """Yield the check of each vantage that the band does not cross the curve of theory."""
+def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Checks:
+    """Return the check of each vantage that the band does not cross the curve of theory."""
+    made = {}
     for vantage, curve in curves.items():
-        alarm = None
+        alarm = ""
         if curve.surely_above > 0:
             alarm = (
                 f"The measured trade-off curve at the vantage {vantage} crosses the curve of "
@@ -69,4 +70,5 @@ def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Iterator[AlarmCh
                 "clipped gradient exceeds the sensitivity."
             )
         own = vantage == primary.value
-        yield AlarmCheck("trade_off" if own else f"trade_off_{vantage}", alarm)
+        made["trade_off" if own else f"trade_off_{vantage}"] = alarm
+    return made

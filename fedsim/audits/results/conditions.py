@@ -1,8 +1,8 @@
 """Conditions on the numbers of a report, under which a release gate shuts.
 
-A condition is PATH OP NUMBER, such as "advantage.low > .1". The path leads into report.json, with
-dots between its parts, or is a short name of that kind of report. The gate also shuts where a
-condition cannot be told, for example because its number was not measured.
+A condition is NAME OP NUMBER, such as "advantage.low > .1". A name is one of a row's numbers, and
+stands for the observer that the report judges; rows.OBSERVER.NAME stands for another observer. The
+gate also shuts where a number was not measured.
 """
 
 import math
@@ -22,8 +22,6 @@ LOOP = "loop audit"
 TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
 SCORES = "canary scores"
-COUNT = "#"
-"""Last part of a path that counts the entries of a list or an object."""
 
 OF_A_ROW: Mapping[str, str] = {
     "epsilon": "limit.epsilon",
@@ -40,61 +38,23 @@ OF_A_ROW: Mapping[str, str] = {
     "noise.high": "noise.high",
     "detects": "detects",
 }
-"""Short names behind rows.OBSERVER in every report, and what each stands for.
+"""Names of a row's numbers, and the path of each in the row."""
 
-By itself, such a name stands for the row of the report's `vantage`.
-"""
-
-FURTHER: Mapping[str, tuple[str, ...]] = {
+OF_A_REPORT: Mapping[str, tuple[str, ...]] = {
     # Epsilon of everything released together, where the seed does not repeat the noise.
-    "epsilon": ("released.epsilon", "details.released.epsilon"),
+    "epsilon": ("released.epsilon", "details.released_epsilon"),
     "accuracy": ("utility.accuracy.mean.-1",),
     "alarms": ("alarms",),
     "missed": ("details.missed",),
 }
-"""Further paths of a short name, which go before that of the row."""
+"""Names of a report's own numbers, which go before those of the row."""
 
 OF_A_TRAINING: Mapping[str, tuple[str, ...]] = {
     "epsilon": ("rounds.-1.epsilon",),
     "accuracy": ("rounds.-1.accuracy",),
     "alarms": ("alarms",),
 }
-"""Short names of a training's report, which has no rows."""
-
-LACKING: Mapping[str, Sequence[str]] = {
-    # A run compares at its own confidence; its noise is under residuals.noise.
-    RUN: ("proven", "noise.low", "noise.high", "missed"),
-    TRAINING: (),
-    # An attack on code counts its correct decisions, and computes no belief.
-    APP: ("belief", "delta_prime", "accuracy", "missed"),
-    LOOP: ("belief", "delta_prime", "accuracy", "missed"),
-    # A recording has one training, and no trials of the identification game.
-    TRANSCRIPT: (
-        *("advantage", "advantage.low", "advantage.high", "delta_prime", "accuracy", "missed"),
-    ),
-    LIVE: ("accuracy",),
-    # Canaries of one training show neither its noise nor its mechanism.
-    SCORES: (
-        *("rho_alpha", "rho_beta", "advantage", "advantage.low", "advantage.high", "belief"),
-        *("delta_prime", "noise.low", "noise.high", "detects", "accuracy", "missed", "epsilon"),
-    ),
-}
-"""Short names that a kind of report has no number of."""
-
-
-def names(kind: str) -> dict[str, tuple[str, ...]]:
-    """Return the short names of a kind of report.
-
-    A name stands for paths, of which the first that leads to a number counts; {vantage} stands for
-    the configured vantage.
-    """
-    if kind == TRAINING:
-        return dict(OF_A_TRAINING)
-    rows = {name: (f"rows.{{vantage}}.{path}",) for name, path in OF_A_ROW.items()}
-    further = {name: (*paths, *rows.get(name, ())) for name, paths in FURTHER.items()}
-    lacking = LACKING.get(kind, ())
-    return {name: paths for name, paths in (rows | further).items() if name not in lacking}
-
+"""Names of the numbers of a training's report, which has no rows."""
 
 OPERATORS = {
     "<=": operator.le,
@@ -105,24 +65,22 @@ OPERATORS = {
     ">": operator.gt,
 }
 
-NULL = ": it was not measured, or has no limit"
-
 GRAMMAR = re.compile(
-    r"\s*(?P<path>[^<>=!]*[^<>=!\s])\s*(?P<operator>[<>=!]=|[<>])"
+    r"\s*(?P<name>[^<>=!]*[^<>=!\s])\s*(?P<operator>[<>=!]=|[<>])"
     r"\s*(?P<limit>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 )
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition under which a gate shuts; path is one in report.json, or a short name."""
+    """A condition under which a gate shuts."""
 
-    path: str
+    name: str
     operator: str
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.path} {self.operator} {self.limit:.12g}"
+        return f"{self.name} {self.operator} {self.limit:.12g}"
 
 
 def parse(text: str, kinds: Sequence[str]) -> Condition:
@@ -130,82 +88,65 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
     match = GRAMMAR.fullmatch(text)
     if match is None or not math.isfinite(float(match["limit"])):
         raise InputError(
-            f"--fail-if '{text}' is not a condition; write PATH OP NUMBER, with OP one of "
+            f"--fail-if '{text}' is not a condition; write NAME OP NUMBER, with OP one of "
             f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
         )
-    condition = Condition(match["path"], match["operator"], float(match["limit"]))
-    known = {name for kind in kinds for name in names(kind)}
-    short = {*OF_A_ROW, *FURTHER}
-    if condition.path not in known and ("." not in condition.path or condition.path in short):
+    condition = Condition(match["name"], match["operator"], float(match["limit"]))
+    if not any(_paths(kind, condition.name, "") for kind in kinds):
+        known = sorted(OF_A_TRAINING if [*kinds] == [TRAINING] else {*OF_A_ROW, *OF_A_REPORT})
         raise InputError(
-            f"--fail-if: the report of a {' or '.join(kinds)} has no number '{condition.path}'; it "
-            f"has {', '.join(sorted(known))}, and paths into report.json with dots"
+            f"--fail-if: the report of a {' or '.join(kinds)} has no number '{condition.name}'; it "
+            f"has {', '.join(known)}, and rows.OBSERVER.NAME"
         )
     return condition
 
 
 def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
     """Return in one line why the gate shuts, with the number; "" where it stays open."""
-    number = _number(report, condition.path)
-    if isinstance(number, str):
-        return f"cannot tell whether {condition}: {number}"
+    number = number_at(report, condition.name)
+    if number is None:
+        return f"cannot tell whether {condition}: it was not measured, or has no limit"
     if OPERATORS[condition.operator](number, condition.limit):
         return f"{condition}: it is {number:.6g}"
     return ""
 
 
-def number_at(report: Mapping[str, Any], path: str) -> float | None:
-    """Return the number at a path or under a short name; None where there is none."""
-    number = _number(report, path)
-    return None if isinstance(number, str) else number
+def number_at(report: Mapping[str, Any], name: str) -> float | None:
+    """Return the number that a name stands for; None where there is none."""
+    paths = _paths(kind_of(report), name, str(report.get("vantage")))
+    found = (_value(report, path.split(".")) for path in paths)
+    return next((each for each in found if each is not None), None)
 
 
-def readings(report: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the numbers of a report by their short names; None where there is no number."""
-    found = {name: number_at(report, name) for name in names(kind_of(report))}
+def readings(report: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers that a report has, by the names that a condition takes."""
     others = (each for each in report.get("rows", {}) if each != report.get("vantage"))
     wide = [f"rows.{each}.{name}" for each in others for name in ("epsilon", "rho_alpha")]
-    return found | {path: number_at(report, path) for path in wide}
+    found = {name: number_at(report, name) for name in (*OF_A_ROW, *OF_A_REPORT, *wide)}
+    return {name: number for name, number in found.items() if number is not None}
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
     return str(report.get("kind", RUN))
 
 
-def _number(report: Mapping[str, Any], path: str) -> float | str:
-    kind = kind_of(report)
-    if path in LACKING.get(kind, ()):
-        return f"the report of a {kind} has no such number"
-    vantage = str(report.get("vantage"))
-    entry = names(kind).get(path, (_spelled_out(path),))
-    paths = [[each.replace("{vantage}", vantage) for each in name.split(".")] for name in entry]
-    values = [_value(report, each) for each in paths]
-    return next((value for value in values if isinstance(value, float)), values[-1])
+def _paths(kind: str, name: str, vantage: str) -> tuple[str, ...]:
+    """Return the paths of a name in a kind of report, of which the first with a number counts."""
+    if kind == TRAINING:
+        return OF_A_TRAINING.get(name, ())
+    observer, own = vantage, name
+    if name.startswith("rows."):
+        observer, _, own = name.removeprefix("rows.").partition(".")
+    in_row = (f"rows.{observer}.{OF_A_ROW[own]}",) if own in OF_A_ROW else ()
+    return OF_A_REPORT.get(name, ()) + in_row
 
 
-def _spelled_out(path: str) -> str:
-    """Return rows.OBSERVER.NAME as the path in report.json; other paths as they are."""
-    table, _, rest = path.partition(".")
-    observer, _, name = rest.partition(".")
-    return f"rows.{observer}.{OF_A_ROW[name]}" if table == "rows" and name in OF_A_ROW else path
-
-
-def _value(report: Any, parts: Sequence[str]) -> float | str:
-    value, walked = report, "report.json"
+def _value(report: Any, parts: Sequence[str]) -> float | None:
+    value = report
     for part in parts:
-        if part == COUNT and isinstance(value, Mapping | list):
-            value = len(value)
-        elif isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and re.fullmatch(r"-?\d+", part):
-            if not -len(value) <= int(part) < len(value):
-                return f"its '{walked}' has {len(value)} entries"
-            value = value[int(part)]
-        elif value is None:
-            return f"its '{walked}' is null{NULL}"
+        if isinstance(value, list):
+            value = value[int(part)] if len(value) > max(0, int(part)) else None
         else:
-            return f"{walked} has no '{part}'"
-        walked = part if walked == "report.json" else f"{walked}.{part}"
-    if value in INFINITIES or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return float(value)  # also "Infinity"
-    return f"its '{walked}' is {'null' + NULL if value is None else 'not a number'}"
+            value = value.get(part) if isinstance(value, Mapping) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number or value in INFINITIES else None

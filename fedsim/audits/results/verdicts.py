@@ -1,39 +1,23 @@
 """The verdict of a run at each vantage: the measurement beside what theory allows."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from fedsim.audits.results.numbers import Ends
 
+Checks = Mapping[str, str]
+"""The checks that were made, by name, each with its alarm; "" without one.
 
-@dataclass(frozen=True)
-class AlarmCheck:
-    """A check that was made, with its alarm if it raised one.
-
-    Attributes:
-        alarm: contradiction of theory, in whole sentences with the likely cause; None without one.
-            An honest run raises it with probability at most 1 - ALARM_CONFIDENCE.
-        by_chance: False where the checked number is not a statistic, so that an honest run never
-            raises the alarm.
-    """
-
-    name: str
-    alarm: str | None
-    by_chance: bool = True
+An alarm says in whole sentences what contradicts theory, with the likely cause. An honest run
+raises that of a statistic with probability at most 1 - ALARM_CONFIDENCE.
+"""
 
 
-def alarms(checks: Iterable[AlarmCheck]) -> dict[str, str]:
-    return {check.name: check.alarm for check in checks if check.alarm}
-
-
-def chance_alarms(checks: Iterable[AlarmCheck]) -> int:
-    """Return the number of alarms that chance could raise: one for each check of a statistic.
-
-    This number times 1 - ALARM_CONFIDENCE bounds how often a report accuses an honest mechanism.
-    """
-    return sum(check.by_chance for check in checks)
+def alarms(checks: Checks) -> dict[str, str]:
+    """Return the alarms that checks raised."""
+    return {name: alarm for name, alarm in checks.items() if alarm}
 
 
 State = Literal[

@@ -1,6 +1,5 @@
 """The report of a run, from its transcript: what the adversary achieved and what theory allows."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,7 @@ from fedsim.audits.measurements import (
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.report import Model, Report
 from fedsim.audits.results.theory import Accounted, Budget, Fit, RunBounds
-from fedsim.audits.results.verdicts import AlarmCheck
+from fedsim.audits.results.verdicts import Checks
 from fedsim.audits.run import empirical, guarantee, rows, set_up
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs import spending
@@ -25,6 +24,9 @@ from fedsim.privacy.trust import Vantage
 
 EXCESS = 1 + 1e-4
 """Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""
+
+COMPOSITION = "composition"
+"""Check of what the steps compose to, which is known: an honest run never raises its alarm."""
 
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
@@ -50,58 +52,59 @@ NOT_OF_THEORY = (
 GAUSSIAN = "N(+-s^2/2, s^2), s = LS/sigma, step by step"
 
 
-def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
+def checks(run: AuditedRun, report: Report) -> Checks:
     """Return every check that the run allows.
 
     Checks use `ALARM_CONFIDENCE`: at the report's 95 % an honest mechanism would raise an alarm in
     one report of twenty. With local steps only checks of counted decisions remain. Their log-odds
     are not a likelihood, so that beliefs cannot contradict theory.
     """
-    return [
-        *_advantage_checks(run, report),
-        *_belief_checks(run, report),
-        *one_run_report.checks(report.one_run, run.config.game, run.transcript, run.delta),
-        *run.proven.checks(report.here.limit.epsilon),
-        *empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
-        *trade_off_report.checks(report.trade_offs, run.vantage),
-        *residual_report.checks(report.residuals),
-    ]
+    return {
+        **_advantage_checks(run, report),
+        **_belief_checks(run, report),
+        **one_run_report.checks(report.one_run, run.config.game, run.transcript, run.delta),
+        **run.proven.checks(report.here.limit.epsilon),
+        **empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
+        **trade_off_report.checks(report.trade_offs, run.vantage),
+        **residual_report.checks(report.residuals),
+    }
 
 
-def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
-    """Yield the check of the advantage at every vantage.
+def _advantage_checks(run: AuditedRun, report: Report) -> Checks:
+    """Return the check of the advantage at every vantage.
 
     They count decisions, so that they also hold for attacks whose log-odds are not a posterior.
     """
     unit = "gradient" if run.config.privacy.unit == "record" else "update"
+    made = {}
     for vantage, view in run.views.items():
         if view.both:
             limit, low = report.rows[vantage.value].limit.rho_alpha, view.surely.low
             name = "advantage" if view is run.view else f"advantage_{vantage.value}"
             above = ABOVE.format(vantage.value, low, limit, unit)
-            yield AlarmCheck(name, above if low > limit else None)
+            made[name] = above if low > limit else ""
+    return made
 
 
-def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
+def _belief_checks(run: AuditedRun, report: Report) -> Checks:
     view, mechanism, bounds = run.view, run.mechanism, report.accounted
+    made = dict[str, str]()
     if not view.exact:
-        return
+        return made
     if (limit := bounds.exceeded) < 1:
         seen = view.worlds, view.final, bounds.epsilon
         low = estimators.delta_prime(*seen, ALARM_CONFIDENCE).interval.low
-        yield AlarmCheck("delta_prime", BELIEVED.format(low, limit) if low > limit else None)
-    # The steps are known, and so is the mu that they compose to: this check has no chance in it.
+        made["delta_prime"] = BELIEVED.format(low, limit) if low > limit else ""
     realised = float(view.trial_mu.max())
     more = COMPOSED.format(report.rounds, realised, mechanism.steps, mechanism.mu)
-    yield AlarmCheck(
-        "composition", more if realised > EXCESS * mechanism.mu else None, by_chance=False
-    )
+    made[COMPOSITION] = more if realised > EXCESS * mechanism.mu else ""
     theory = "sampled steps" if run.config.participation.secret else GAUSSIAN
     for world in ("world_d", "world_d_prime"):
         fit: Fit | None = getattr(view.prediction.fit, world)
         if fit is not None:
             off = NOT_OF_THEORY.format(world, theory, fit.p_value)
-            yield AlarmCheck(world, off if fit.p_value < 1 - ALARM_CONFIDENCE else None)
+            made[world] = off if fit.p_value < 1 - ALARM_CONFIDENCE else ""
+    return made
 
 
 def assemble(run: AuditedRun) -> Report:
@@ -112,7 +115,7 @@ def assemble(run: AuditedRun) -> Report:
         report,
         contradictions=raised,
         alarms=len(raised),
-        chance_alarms=verdicts.chance_alarms(made),
+        chance_alarms=len(made) - (COMPOSITION in made),
         warnings=[*raised.values(), *_cautions(run, report)],
     )
     return replace(report, rows=rows.judged(run, report.rows, raised))

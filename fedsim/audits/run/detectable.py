@@ -10,10 +10,8 @@ import math
 
 from scipy.special import bdtr, gammaincinv, ndtri
 
-from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT, NORMALITY_LEVEL
 from adversaries.statistics.intervals import binomial_low
 from adversaries.statistics.noise_limit import RATIOS
-from adversaries.statistics.noncentral import lower_limit, upper_limit
 from adversaries.statistics.roots import find_root
 
 POWER = 0.95
@@ -34,38 +32,6 @@ def by_energy(freedom: float, tail: float, beside: float = 0.0) -> float:
     half = freedom / 2
     share = float(gammaincinv(half, tail) / gammaincinv(half, POWER))
     return math.sqrt(max(0.0, share - beside))
-
-
-def by_separation(
-    signal: float, limit: float, with_d: int, without: int, tail: float, *, checked: bool = True
-) -> float:
-    """Return the share for an alarm at a large standardised difference of two samples.
-
-    Less noise moves the samples apart: noise f makes the signal mu/f. The two-sample statistic is
-    noncentral t. The alarm is raised where the lower limit of mu is above `limit`.
-
-    Args:
-        signal: mu of the samples under the claimed noise, >= 0.
-        limit: mu that the claimed noise allows, >= 0.
-        with_d: size of one sample, at least 2.
-        without: size of the other, at least 2.
-        tail: how often a signal at the limit raises the alarm, in (0, 1).
-        checked: whether samples that do not look normal raise no alarm.
-    """
-    if min(with_d, without) < 2 or not 0 < signal < math.inf or limit >= LARGEST_EFFECT:
-        return 0.0
-    scale, freedom = math.sqrt(1 / with_d + 1 / without), with_d + without - 2
-
-    def above(effect: float) -> float:
-        return lower_limit(effect / scale, freedom, tail) * scale - limit
-
-    if above(LARGEST_EFFECT) <= 0:
-        return 0.0
-    # The smallest effect that raises the alarm, and the signal that has it often enough.
-    least = find_root(above, 0.0, LARGEST_EFFECT, xtol=1e-9)
-    missed = 1 - POWER - NORMALITY_LEVEL * checked
-    needed = upper_limit(least / scale, freedom, missed) * scale
-    return min(1.0, signal / needed) if needed > 0 else 0.0
 
 
 def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:

@@ -19,7 +19,7 @@ from fedsim.audits.results.measured import (
     RoundSeries,
     Utility,
 )
-from fedsim.audits.results.verdicts import AlarmCheck
+from fedsim.audits.results.verdicts import Checks
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accounting import PLD, Accountant, accountant
@@ -184,16 +184,13 @@ def released_bounds(
     return proven
 
 
-def crafted_checks(transcript: Arrays, epsilon: float, delta: float) -> list[AlarmCheck]:
+def crafted_checks(transcript: Arrays, epsilon: float, delta: float) -> Checks:
     """Return the check of the released model's bound against the epsilon of one record.
 
     `bounds_audit` checks the bounds of the log-odds.
     """
     proven = released_bounds(transcript, delta, ALARM_CONFIDENCE, gaussian=False)
-    return [
-        AlarmCheck(
-            "poison_score",
-            REVEALED.format(bound.epsilon, epsilon, delta) if bound.epsilon > epsilon else None,
-        )
-        for bound in proven.values()
-    ]
+    if not proven:
+        return {}
+    least = max(bound.epsilon for bound in proven.values())
+    return {"poison_score": REVEALED.format(least, epsilon, delta) if least > epsilon else ""}

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from adversaries.bounds import lower_bounds
-from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, mixed_share
-from adversaries.statistics import estimators, gaussian
+from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results.measured import Empirical, OneRunResult
@@ -199,16 +198,4 @@ def _detects(
     if view.both:
         least = float(view.trial_mu.min())
         shares.append(detectable.by_wins(least, limit.rho_alpha, run.trials, error / 2))
-    if view is run.view and run.proven.not_normal is None:
-        shares.append(_by_separation(run, limit.epsilon, view, error))
     return shares
-
-
-def _by_separation(run: AuditedRun, epsilon: float, view: SeenFrom, error: float) -> float:
-    share = mixed_share(view.trial_mu, float(view.trial_mu.max()))
-    if share > LARGEST_SHARE:
-        return 0.0
-    with_d = int(view.worlds.sum())
-    limit = gaussian.mu_of_epsilon(epsilon, run.delta)
-    signal = float(view.trial_mu.min()) * (1 - share)
-    return detectable.by_separation(signal, limit, with_d, run.trials - with_d, error)

@@ -161,7 +161,7 @@ def _least_protected(release: ReleaseReport) -> str:
 
 def _heard(report: AuditReport[Any], found: LiveDetails) -> Iterator[str]:
     limit = report.row.limit
-    belief, canaries, noise = found.belief, found.canaries, found.noise
+    belief, canaries, noise = found.belief, found.canaries, found.noise_at_most
     if limit is None and canaries is None and noise is None:
         yield "The auditor has not yet seen a whole round."
     if limit is not None and belief is not None and report.row.attack is not None:
@@ -184,11 +184,11 @@ def _heard(report: AuditReport[Any], found: LiveDetails) -> Iterator[str]:
         )
     if noise is not None and not report.alarms:
         yield (
-            f"The released sums have at most {number(noise.at_most[SUM])} times the claimed "
+            f"The released sums have at most {number(noise[SUM])} times the claimed "
             f"noise, whatever the records are."
         )
-    if (released := found.released) is not None:
-        yield f"Everything released together has ε = {number(released.epsilon)}."
+    if found.released_epsilon is not None:
+        yield f"Everything released together has ε = {number(found.released_epsilon)}."
 
 
 # What would tell more

@@ -1,6 +1,5 @@
 """The report of `fedsim attack --candidates`: JSON, terminal, and a page."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +8,7 @@ from scipy.special import ndtri
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, clopper_pearson
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.verdicts import AlarmCheck
+from fedsim.audits.results.verdicts import Checks
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration import Config
 from fedsim.privacy import risks
@@ -74,7 +73,7 @@ class ReconstructionReport:
 
     @cached_property
     def contradictions(self) -> dict[str, str]:
-        return verdicts.alarms(list(_checks(self)))
+        return verdicts.alarms(_checks(self))
 
     @cached_property
     def success_by_baseline(self) -> tuple[tuple[float, float], ...]:
@@ -97,7 +96,7 @@ class ReconstructionReport:
             "measured": self.measured,
             "contradictions": self.contradictions,
             "alarms": len(self.contradictions),
-            "chance_alarms": verdicts.chance_alarms(list(_checks(self))),
+            "chance_alarms": len(_checks(self)),
             "success_by_baseline": self.success_by_baseline,
             "trials": len(self.played.right),
             "noise_multiplier": self.noise_multiplier,
@@ -108,26 +107,25 @@ class ReconstructionReport:
         return strict_json(report)
 
 
-def _checks(report: ReconstructionReport) -> Iterator[AlarmCheck]:
-    """Yield the checks of the success against its bound, and of the posterior against the truth."""
-    alarm = None
+def _checks(report: ReconstructionReport) -> Checks:
+    """Return the checks of success against its bound, and of the posterior against the truth."""
+    made = {"success": "", "posterior": ""}
     least = report.measured["surely_at_least"]
     if least > report.bound:
-        alarm = (
+        made["success"] = (
             f"The success is above its bound: it is at least {percent(least)} "
             f"{SURE}, but theory allows {percent(report.bound)}. The noise is not the noise that "
             "was accounted for, or a clipped gradient exceeds the sensitivity."
         )
-    yield AlarmCheck("success", alarm)
-    deviate, alarm = report.measured["surprise"], None
+    deviate = report.measured["surprise"]
     if abs(deviate) > ndtri((1 + ALARM_CONFIDENCE) / 2):
         rank, noise = ("more", "smaller") if deviate < 0 else ("less", "larger")
-        alarm = (
+        made["posterior"] = (
             f"The posterior is not exact: it finds the true candidates {rank} often than it "
             f"should ({abs(deviate):.1f} standard deviations, {SURE}). The noise is {noise} than "
             "was accounted for, or has another distribution."
         )
-    yield AlarmCheck("posterior", alarm)
+    return made
 
 
 def answer(report: ReconstructionReport) -> str:

@@ -267,8 +267,8 @@ def test_the_alarm_pays_for_both_of_its_bounds():
         for alpha in (1 - ALARM_CONFIDENCE, (1 - ALARM_CONFIDENCE) / 2)
     )
     assert part < whole - 1e-3
-    assert one_run_report.alarm(mine, delta, (part + whole) / 2) is None
-    assert one_run_report.alarm(mine, delta, part - 1e-3) is not None
+    assert not one_run_report.alarm(mine, delta, (part + whole) / 2)
+    assert one_run_report.alarm(mine, delta, part - 1e-3)
 
 
 def test_less_noise_than_claimed_is_an_alarm(small):
