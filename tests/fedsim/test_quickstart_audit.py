@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from adversaries.statistics import gaussian
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 
@@ -20,17 +21,15 @@ def alarms(report):
 
 @pytest.mark.parametrize("privacy", ["server", "client"])
 def test_central_dp_has_the_noise_it_claims_for_an_average_client(quickstart, privacy):
-    release = report_of(quickstart(privacy=privacy)["server"])["details"]["release"]
-    ends = release["noise_multiplier"]
-    assert ends["low"] <= Z <= ends["high"]
+    report = report_of(quickstart(privacy=privacy)["server"])
+    release, ends = report["details"]["release"], report["rows"]["participant"]["noise"]
+    assert ends["low"] <= 1 <= ends["high"]
     assert ends["high"] / ends["low"] < 1.1
-    assert release["weighting"] == "examples"
     # Clients have 1/6, 2/6 and 3/6 of the examples: the last weighs half, and noise presumes 1/3.
     for client, share in zip(release["clients"], (1 / 6, 2 / 6, 3 / 6), strict=True):
         assert client["largest_weight"] == pytest.approx(share, rel=0.01)
         mu = share * NODES * math.sqrt(ROUNDS) / Z
-        assert client["mu"]["low"] <= mu * 1.01
-        assert client["mu"]["high"] >= mu * 0.99
+        assert client["epsilon"] == pytest.approx(gaussian.epsilon(mu, DELTA), rel=0.1)
 
 
 def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(quickstart):

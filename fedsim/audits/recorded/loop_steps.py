@@ -17,7 +17,7 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import Claims, Estimated, NoiseLevel, Reducer
+from fedsim.audits.recorded.noise_level import Claims, NoiseLevel, Reducer
 from fedsim.audits.recorded.releases import (
     Asked,
     MeasuredRounds,
@@ -104,8 +104,7 @@ class LoopSteps:
         findings += noise_level.findings_of(level)
         compared = self._releases[:MOST_COMPARED]
         if not any(release.noiseless for release in self._releases):
-            stds = [spread.point for spread in level.stds()[:MOST_COMPARED]]
-            findings += noise_level.shape_findings(compared, stds)
+            findings += noise_level.shape_findings(compared, level.stds()[:MOST_COMPARED])
             findings += _repeated(level)
             if len(compared) < len(self._releases):
                 findings.append(Finding(COMPARED, severity="note"))
@@ -125,24 +124,13 @@ class LoopSteps:
         return self._reducer.reduced(step.place, after - mean, parts, *rounded)
 
     def _measured(self, level: NoiseLevel, account: "_Account", options: Asked) -> MeasuredRounds:
-        checked, stated = account.checked, level.stds()
-        most = self._multipliers([one.high for one in stated])
         least = self._multipliers(level.least_stds())
-        changes = checked.divisor_changes
+        changes = account.checked.divisor_changes
         release = ReleaseReport(
-            **noise_measured(level, options.confidence),
-            # More noise reveals less: the ends of the intervals change places.
-            epsilon=Estimated(
-                account.epsilon(self._multipliers([one.point for one in stated])),
-                account.epsilon(most),
-                account.epsilon(self._multipliers([one.low for one in stated])),
-            ),
-            amplified=checked.amplified,
-            independent=noise_level.independent(self._releases[:MOST_COMPARED]),
+            **noise_measured(level, options.confidence), amplified=account.checked.amplified
         )
         proof = Proof(
-            at_least=account.at_least(most),
-            proven=account.at_least(self._multipliers(level.most_stds())),
+            at_least=account.at_least(self._multipliers(level.most_stds(together=True))),
             at_most=math.inf if changes else account.epsilon(least),
             rho_alpha=1.0 if changes else account.advantage(least),
         )

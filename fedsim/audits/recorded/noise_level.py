@@ -21,23 +21,6 @@ LARGEST = 1e30
 SIMULATION_SEED = 0x7EA1
 
 
-@dataclass(frozen=True)
-class OpenEstimate:
-    """A number with the ends of its interval; its point is None where it cannot be estimated."""
-
-    point: float | None
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Estimated(OpenEstimate):
-    point: float
-
-    def times(self, scale: float) -> "Estimated":
-        return Estimated(self.point * scale, self.low * scale, self.high * scale)
-
-
 def believable(*vectors: Floats | None) -> bool:
     """Return whether all vectors exist, with numbers whose squares do not overflow."""
     return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
@@ -152,14 +135,16 @@ class NoiseLevel:
 
     Attributes:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
-        ratio: noise over its scale, of all rounds together, at the confidence of the report.
+        point: best estimate of all rounds together; `shown`: its interval in the report.
+        sure: the same at the confidence of an alarm.
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
     """
 
     releases: Sequence[Release]
     verdict: str
     scales: Sequence[float]
-    ratio: Estimated
+    point: float
+    shown: Interval
     sure: Interval
     sure_rounds: Sequence[Interval]
 
@@ -170,20 +155,13 @@ class NoiseLevel:
     @property
     def alike(self) -> bool:
         """Whether all rounds are consistent with one multiple of their scales."""
-        return all(one.low <= self.ratio.point <= one.high for one in self.sure_rounds)
+        return all(one.low <= self.point <= one.high for one in self.sure_rounds)
 
-    def stds(self) -> list[Estimated]:
+    def stds(self) -> list[float]:
         """Return the noise of each round: of one level, unless rounds surely differ from it."""
         if self.alike or self.verdict == "hidden":
-            return [self.ratio.times(scale) for scale in self.scales]
-        return self.sure_stds()
-
-    def sure_stds(self) -> list[Estimated]:
-        triples = zip(self.releases, self.sure_rounds, self.scales, strict=True)
-        return [
-            Estimated(release.left_over, one.low * scale, one.high * scale)
-            for release, one, scale in triples
-        ]
+            return [self.point * scale for scale in self.scales]
+        return [release.left_over for release in self.releases]
 
     def known_stds(self) -> list[float]:
         """Return the noise that beliefs use: an uncontradicted claim, else the measured noise.
@@ -191,23 +169,19 @@ class NoiseLevel:
         The claim is more exact than the measurement.
         """
         hidden = self.verdict == "hidden"
-        if hidden or self.verdict == "as claimed":
-            known = list(self.scales)
-        else:
-            known = [one.point for one in self.stds()]
+        known = list(self.scales) if hidden or self.verdict == "as claimed" else self.stds()
         pairs = zip(self.releases, known, strict=True)
         return [0.0 if release.noiseless and not hidden else std for release, std in pairs]
 
-    def most_stds(self) -> list[float]:
-        """Return noise that steps surely do not exceed, as far as their privacy is concerned.
+    def most_stds(self, *, together: bool) -> list[float]:
+        """Return noise that rounds surely do not exceed, as far as their privacy is concerned.
 
-        Steps of one level are judged together. If their noise is uneven after all, it protects less
-        than even noise of the same mean square, since 1/s^2 is convex: the bound stays valid.
+        together: judge rounds of one level together. If the noise of equal steps is uneven after
+            all, it protects less than even noise of the same mean square, since 1/s^2 is convex.
         """
-        if self.alike:
-            return [self.sure.high * scale for scale in self.scales]
-        pairs = zip(self.sure_rounds, self.scales, strict=True)
-        return [one.high * scale for one, scale in pairs]
+        pooled = together and self.alike
+        ends = [self.sure.high if pooled else one.high for one in self.sure_rounds]
+        return [end * scale for end, scale in zip(ends, self.scales, strict=True)]
 
     def least_stds(self) -> list[float]:
         """Return the noise of each round that may support a claim.
@@ -235,14 +209,14 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
             return interval
         return Interval(0.0, interval.high if bare == "hidden" else 0.0, interval.confidence)
 
-    stated, sure = (cut(_together(releases, scales, at)) for at in (confidence, ALARM_CONFIDENCE))
+    shown, sure = (cut(_together(releases, scales, at)) for at in (confidence, ALARM_CONFIDENCE))
     sure_rounds = [cut(one) for one in of_each_round(releases, scales)]
     # The estimate if all rounds have the same multiple of their scales.
     pairs = zip(releases, scales, strict=True)
     energy = sum(release.energy / scale**2 for release, scale in pairs)
     point = math.sqrt(energy / sum(release.size for release in releases))
-    ratio = Estimated(0.0 if bare == "none" else point, stated.low, stated.high)
-    level = NoiseLevel(releases, bare, scales, ratio, sure, sure_rounds)
+    point = 0.0 if bare == "none" else point
+    level = NoiseLevel(releases, bare, scales, point, shown, sure, sure_rounds)
     if bare:
         return level
     if not claimed:

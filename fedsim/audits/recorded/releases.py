@@ -11,10 +11,10 @@ from scipy.special import expit
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.statistics.intervals import Interval
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import Estimated, NoiseLevel
+from fedsim.audits.recorded.noise_level import NoiseLevel
 from fedsim.audits.results.rows import Limit, Noise, Source
 from fedsim.audits.results.view import View
 from fedsim.audits.steps.step import number
@@ -38,15 +38,16 @@ EXCESS = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class ClientPrivacy:
-    """The privacy of one client's updates under the measured noise."""
+    """The privacy of one client's updates, of the largest size that the clipping norm allows."""
 
     node: int
     rounds: int
     largest_weight: float
     """Largest weight of its updates in the mean, in (0, 1]."""
-    mu: Estimated
-    """Signal-to-noise ratio of the largest updates that the clipping norm allows."""
-    epsilon: Estimated
+    epsilon: float
+    """Under the best estimate of the noise."""
+    epsilon_at_most: float
+    """Upper bound at the confidence of an alarm, or epsilon of configured noise."""
     log_odds: list[float]
     """Log-odds that the client took part, after each round."""
     belief: list[float]
@@ -66,16 +67,10 @@ class ReleaseReport:
     """Standard deviation of each release without all known updates."""
     left_over_interval: list[Interval]
     """Interval of each, at the confidence of the report."""
-    noise_multiplier: Estimated | None
+    noise_multiplier: float | None
     """Multiplier of equal steps that compose to these; None without clipping."""
-    independent: bool
-    """Whether no two rounds have the same noise."""
-    epsilon: Estimated
-    """Largest epsilon of any client or record, under the measured noise."""
     clients: list[ClientPrivacy] = field(default_factory=list)
     """Each client; empty for a training loop."""
-    weighting: str = ""
-    """Weights of a server's mean: "uniform" or "examples"; "" elsewhere."""
     amplified: bool = False
     """Whether sampling amplifies privacy here."""
 
@@ -83,9 +78,7 @@ class ReleaseReport:
     def least_protected(self) -> ClientPrivacy:
         """The client with the largest epsilon; of equals, the one that is believed in most."""
         # Clients' epsilons differ by rounding.
-        return max(
-            self.clients, key=lambda one: (float(f"{one.epsilon.point:.6g}"), one.log_odds[-1])
-        )
+        return max(self.clients, key=lambda one: (float(f"{one.epsilon:.6g}"), one.log_odds[-1]))
 
 
 @dataclass(frozen=True)
@@ -119,15 +112,14 @@ class MeasuredRounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What the measured noise proves of the largest epsilon, and of the advantage.
+    """What the measured noise proves, at the confidence of an alarm.
 
     Attributes:
-        at_least: lower bound at the confidence of the report; `proven`: at that of an alarm.
-        at_most: upper bound at the confidence of an alarm, like rho_alpha.
+        at_least: lower bound on the largest epsilon of any client or record.
+        at_most: upper bound on it, like rho_alpha on the advantage.
     """
 
     at_least: float
-    proven: float
     at_most: float
     rho_alpha: float
 
@@ -148,26 +140,21 @@ def released(
         configured = release.noise in ("as claimed", "more")
         source: Source = "theory" if configured else "measured"
         limit = Limit.of_epsilon(proof.at_most, proof.rho_alpha, source)
-    # Nothing is proven about a mechanism that the recording does not show whole.
-    ends = {options.confidence: proof.at_least, ALARM_CONFIDENCE: proof.proven}
-    believed = [client.log_odds[-1] for client in release.clients]
-    ratio = level.ratio
+    believed, ratio = [client.log_odds[-1] for client in release.clients], level.shown
     view = View(
         observer=observer,
         limit=limit,
         trials=1,
         log_odds=max(0.0, *believed) if believed else None,
-        bounds=lambda confidence: {} if why else {"noise": ends[confidence]},
+        # Nothing is proven about a mechanism that the recording does not show whole.
+        bounds=lambda _: {} if why else {"noise": proof.at_least},
         noise=Noise(ratio.low, ratio.high, options.confidence)
         if all(release.claimed_std)
         else None,
         detects=noise_level.detects(level),
     )
     return MeasuredRounds(
-        views=[view],
-        release=release,
-        at_most=proof.at_most,
-        unmeasured=why or "",
+        views=[view], release=release, at_most=proof.at_most, unmeasured=why or ""
     )
 
 
@@ -183,85 +170,55 @@ def noise_measured(level: NoiseLevel, confidence: float) -> dict[str, Any]:
             noisy_means.std_interval(release.energy, release.size, confidence)
             for release in releases
         ],
-        "noise_multiplier": noise_multipliers(releases, level.stds()),
+        "noise_multiplier": noise_multiplier(level),
     }
 
 
-def updates_measured(level: NoiseLevel, options: Asked, weighting: str) -> MeasuredRounds:
-    """Return what releases of clients' updates reveal: one client's, or a mean of all."""
+def updates_measured(level: NoiseLevel, options: Asked) -> MeasuredRounds:
+    """Return what a mean of clients' updates reveals of each."""
     releases, delta = level.releases, options.delta
-    stated, known = level.stds(), level.known_stds()
+    most, least = level.most_stds(together=False), level.least_stds()
     nodes = sorted({node for release in releases for node in release.contributions})
-    clients = [_client(node, releases, stated, known, delta) for node in nodes]
-    epsilons = [client.epsilon for client in clients]
-    epsilon = Estimated(
-        *(max(getattr(one, end) for one in epsilons) for end in ("point", "low", "high"))
-    )
-    most = [one.high for one in level.sure_stds()]
-    proven = max(_mu(node, releases, most) for node in nodes)
-    largest = max(_mu(node, releases, level.least_stds()) for node in nodes)
+    largest = max(_mu(node, releases, least) for node in nodes)
     release = ReleaseReport(
         **noise_measured(level, options.confidence),
-        independent=noise_level.independent(releases),
-        clients=clients,
-        epsilon=epsilon,
-        weighting=weighting,
+        clients=[_client(node, level, delta) for node in nodes],
     )
     proof = Proof(
-        at_least=epsilon.low,
-        proven=gaussian.epsilon(proven, delta),
+        at_least=gaussian.epsilon(max(_mu(node, releases, most) for node in nodes), delta),
         at_most=gaussian.epsilon(largest, delta),
         rho_alpha=gaussian.advantage(largest),
     )
     return released("participant", release, level, proof, options)
 
 
-def noise_multipliers(releases: Sequence[Release], noises: Sequence[Estimated]) -> Estimated | None:
+def noise_multiplier(level: NoiseLevel) -> float | None:
     """Return the multiplier of equal steps that compose to these: s n/C of n equal clients."""
-    if not all(release.clipping_norm for release in releases):
-        return None
-    norms = [(release.clipping_norm or 0.0) / len(release.contributions) for release in releases]
-
-    def composed(stds: Sequence[float]) -> float:
+    inverse = 0.0
+    for release, std in zip(level.releases, level.stds(), strict=True):
+        if not release.clipping_norm:
+            return None
+        norm = release.clipping_norm / len(release.contributions)
         # k steps of multiplier z have sum 1/z^2 = k/z^2.
-        inverse = sum(
-            (norm / std) ** 2 if std else math.inf for norm, std in zip(norms, stds, strict=True)
-        )
-        return math.sqrt(len(norms) / inverse)
-
-    return Estimated(
-        composed([one.point for one in noises]),
-        composed([one.low for one in noises]),
-        composed([one.high for one in noises]),
-    )
+        inverse += (norm / std) ** 2 if std else math.inf
+    return math.sqrt(len(level.releases) / inverse)
 
 
-def _client(
-    node: int,
-    releases: Sequence[Release],
-    noises: Sequence[Estimated],
-    known: Sequence[float],
-    delta: float,
-) -> ClientPrivacy:
-    """Return a client's privacy: epsilon at the stated noise, beliefs at the known noise."""
+def _client(node: int, level: NoiseLevel, delta: float) -> ClientPrivacy:
+    """Return a client's privacy, with beliefs at the known noise."""
+    releases = level.releases
     parts = [release.contributions.get(node) for release in releases]
-    # More noise gives less epsilon, so that the ends of the interval change places.
-    mu = Estimated(
-        _mu(node, releases, [one.point for one in noises]),
-        _mu(node, releases, [one.high for one in noises]),
-        _mu(node, releases, [one.low for one in noises]),
-    )
     scores = [
         0.0 if part is None else noisy_means.log_likelihood_ratio(part, std)
-        for part, std in zip(parts, known, strict=True)
+        for part, std in zip(parts, level.known_stds(), strict=True)
     ]
     log_odds = np.cumsum(scores)
     return ClientPrivacy(
         node=node,
         rounds=sum(part is not None for part in parts),
         largest_weight=max(part.weight for part in parts if part is not None),
-        mu=mu,
-        epsilon=Estimated(*(gaussian.epsilon(one, delta) for one in (mu.point, mu.low, mu.high))),
+        epsilon=gaussian.epsilon(_mu(node, releases, level.stds()), delta),
+        epsilon_at_most=gaussian.epsilon(_mu(node, releases, level.least_stds()), delta),
         log_odds=log_odds.tolist(),
         belief=expit(log_odds).tolist(),
     )

@@ -80,7 +80,7 @@ class _Seen:
 class ServerRounds:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._weighting, self._releases = "uniform", list[Release]()
+        self._releases = list[Release]()
         self._reducer = Reducer()
         self._last: ObservedRound | None = None
         self._clients = 1.0
@@ -94,7 +94,7 @@ class ServerRounds:
         view = self._seen(observed)
         if view is None:
             return
-        self._weighting, weighted = weights(observed)
+        weighted = weights(observed)
         mean = self._mean(view, weighted)
         if mean is not None:
             self._releases.append(self._reduced(view, weighted, mean))
@@ -111,9 +111,8 @@ class ServerRounds:
             return _unmeasured(why, moved)
         findings += noise_level.findings_of(level)
         if not any(release.noiseless for release in releases):
-            stds = [spread.point for spread in level.stds()]
-            findings += noise_level.shape_findings(releases, stds)
-        found = updates_measured(level, options, self._weighting)
+            findings += noise_level.shape_findings(releases, level.stds())
+        found = updates_measured(level, options)
         claimed = all(release.claimed_std for release in releases)
         if claimed and all(release.clipping_norm for release in releases):
             findings += _imbalance(releases, 1 / self._clients)
@@ -197,16 +196,14 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     return JUDGED.format(mechanism.get("strategy", "the strategy"))
 
 
-def weights(observed: ObservedRound) -> tuple[str, dict[int, float]]:
-    """Return "examples" or "uniform", and each node's weight in the mean.
-
-    Flower's code weights by numbers of examples.
-    """
-    counts = {node: reply.num_examples for node, reply in observed.replies.items()}
-    total = sum(count or 0.0 for count in counts.values())
-    if None in counts.values() or not 0 < total < math.inf:
-        return "uniform", dict.fromkeys(observed.replies, 1 / len(observed.replies))
-    return "examples", {node: (count or 0.0) / total for node, count in counts.items()}
+def weights(observed: ObservedRound) -> dict[int, float]:
+    """Return each node's weight in the mean: Flower's code weights by numbers of examples."""
+    counts = {node: reply.num_examples or 0.0 for node, reply in observed.replies.items()}
+    total = sum(counts.values())
+    known = all(reply.num_examples is not None for reply in observed.replies.values())
+    if not known or not 0 < total < math.inf:
+        return dict.fromkeys(counts, 1 / len(counts))
+    return {node: count / total for node, count in counts.items()}
 
 
 def _imbalance(releases: Sequence[Release], presumed: float) -> list[Finding]:

@@ -153,7 +153,7 @@ def _least_protected(release: ReleaseReport) -> str:
     client = release.least_protected
     sure = course.belief(client.belief[-1], release)
     return (
-        f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)}, "
+        f"The least protected client, node {client.node}, has ε = {number(client.epsilon)}, "
         f"by the best estimate. The belief that it took part is {sure} in this training; the limit "
         "is an average over trainings."
     )

@@ -116,8 +116,8 @@ def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
                 f"node {one.node}",
                 str(one.rounds),
                 number(one.largest_weight),
-                number(one.epsilon.point),
-                number(one.epsilon.high),
+                number(one.epsilon),
+                number(one.epsilon_at_most),
                 belief(one.belief[-1], release),
             )
             for one in release.clients

@@ -113,7 +113,7 @@ def test_a_correct_training_is_measured_and_its_accountants_word_supported(tmp_p
     report = _audited(path, epsilon)
     assert report["verdict"] == "supported", report["findings"]
     assert report["details"]["rounds"] == 80
-    noise = report["details"]["release"]["noise_multiplier"]
+    noise = report["rows"]["loop"]["noise"]
     assert noise["low"] < 1 < noise["high"] < 1.05
     assert report["details"]["release"]["amplified"]
     # Its bound is looser than the loss distribution, by a hundredth.
