@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_700,
     "fedsim/federation": 8_500,
     "fedsim/deployment": 2_300,
-    "fedsim/audits": 12_500,
+    "fedsim/audits": 12_300,
     "fedsim/reports": 8_000,
     "fedsim/studies": 4_800,
     "fedsim/commands": 4_900,
     "papers": 6_900,
-    "tests": 51_800,
+    "tests": 51_700,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

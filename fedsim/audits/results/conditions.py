@@ -145,7 +145,8 @@ def _value(report: Any, parts: Sequence[str]) -> float | None:
     value = report
     for part in parts:
         if isinstance(value, list):
-            value = value[int(part)] if len(value) > max(0, int(part)) else None
+            place = int(part) if part.removeprefix("-").isdigit() else len(value)
+            value = value[place] if value and place < len(value) else None
         else:
             value = value.get(part) if isinstance(value, Mapping) else None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
