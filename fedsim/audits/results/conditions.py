@@ -22,6 +22,8 @@ LOOP = "loop audit"
 TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
 SCORES = "canary scores"
+GATED = RUN, TRAINING, APP, LOOP, TRANSCRIPT, LIVE, SCORES
+"""Kinds of reports with numbers that a gate reads; a report without a kind is of a run."""
 
 OF_A_ROW: Mapping[str, str] = {
     "epsilon": "limit.epsilon",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from fedsim.audits.results.conditions import LACKING, readings
+from fedsim.audits.results.conditions import GATED, kind_of, readings
 from fedsim.reports.document.blocks import (
     Bar,
     Bars,
@@ -138,7 +138,7 @@ def parts(told: Told) -> dict[str, list[Block]]:
 def behind(told: Told) -> list[Block]:
     """Return what stands folded below the sections: a gate's numbers, and the sign-off."""
     folded: list[Block] = []
-    if told.report.get("kind") in (*LACKING, None) and told.report:
+    if told.report and kind_of(told.report) in GATED:
         numbers = [(name, plain(value)) for name, value in readings(told.report).items()]
         listed: list[Block] = [Prose([GATE, Code(EXAMPLE), "."]), Listing(numbers, several=True)]
         folded.append(Part("Numbers for a release gate", listed, folded=True, anchor="gate"))

@@ -1,5 +1,6 @@
 """The report of `fedsim attack --candidates`: JSON, terminal, and a page."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
