@@ -16,7 +16,7 @@ from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.configuration import Scalar, to_run_config
 from fedsim.configuration.federation import FederationConfig
 from fedsim.configuration.objects import Scheme
-from fedsim.federation.runs.book import LedgerRow
+from fedsim.federation.runs.rows import LedgerRow
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy.mechanism import Mechanism as Accounted
 
@@ -46,8 +46,8 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Dropo
     tolerated = federation.tolerated_dropouts
     if not tolerated:
         return None
-    settled = [row for row in rows if not row.provisional]
-    lacking = [row for row in settled if row.kind.participants != len(row.participants)]
+    settled = [row for row in rows if row.present is not None]
+    lacking = [row for row in settled if row.kind.participants != len(row.clients)]
     kinds = tuple(replace(row.kind, count=1) for row in settled) or None
     described = privacy.describe(scheme, nominal)
     if kinds is not None:
@@ -55,7 +55,7 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Dropo
     multipliers = [group.noise_multiplier for group in described.towards(federation.vantage).groups]
     return Dropouts(
         tolerated=tolerated,
-        rounds_with_missing_clients=len({(row.batch, *row.place) for row in lacking}),
+        rounds_with_missing_clients=len({row.place for row in lacking}),
         fewest_shares=min(
             (row.kind.participants or 0 for row in settled), default=federation.clients
         ),

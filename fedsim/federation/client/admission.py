@@ -327,8 +327,8 @@ def _planned(received: Received, terms: Terms, answer: AnsweredMessage) -> Answe
     scheme, request, noise = received.config.scheme, received.request, answer.noise_multiplier
     trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
     if scheme.privacy.stop_at:
-        from fedsim.federation.runs.book import planned_kind  # noqa: PLC0415  (stop-at only)
         from fedsim.federation.runs.budget import Ahead  # noqa: PLC0415
+        from fedsim.federation.runs.rows import planned_kind  # noqa: PLC0415  (stop-at only)
 
         kind = planned_kind(scheme.training, scheme.participation, noise)
         earlier = Counter({kind: client_ledger.attempted(terms, answer.experiment)})

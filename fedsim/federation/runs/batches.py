@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.errors import InputError
-from fedsim.common import reading
 from fedsim.configuration import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 EXPERIMENT = "experiment"
-"""Array of a batch's file, and of the transcript, with the mark: JSON, as bytes."""
+"""Array of a batch's file, and of the transcript: SHA-256 of run, trials and configuration."""
 
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
@@ -47,25 +45,24 @@ class Batches:
     directory: RunDirectory | None = None
 
     def mark(self, trials: range, transcript: bool = False) -> Mark:
-        """Return the mark of trials: run, place and a digest of the experiment, as JSON bytes."""
-        return np.frombuffer(json.dumps(self._said(trials, transcript)).encode(), dtype=np.uint8)
+        """Return the mark of trials in a file of this run."""
+        assert self.directory is not None
+        left_out = NO_MATTER if transcript else NO_MATTER | {BUDGET}
+        values = to_run_config(self.config).items()
+        kept = sorted((key, value) for key, value in values if key not in left_out)
+        text = json.dumps([self.directory.identity, trials.start, trials.stop, kept])
+        return np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype=np.uint8)
 
     def check(
         self, file: str, mark: npt.NDArray[Any], trials: range, transcript: bool = False
     ) -> None:
         """Raise InputError unless a mark is of this run, of these trials and of this experiment."""
         assert self.directory is not None
-        expected = self._said(trials, transcript)
-        with self.directory.reading(file):
-            then = reading.json_value(mark.tobytes())
-            for key, what in (("run", "another run"), ("trials", "other trials")):
-                if then[key] != expected[key]:
-                    raise ValueError(f"it belongs to {what}")
-            same = then["experiment"] == expected["experiment"]
-        if not same:
-            raise InputError(
-                f"config.toml of '{self.directory.path}' was changed after trials {trials.start} "
-                f"to {trials.stop - 1} were run; restore it, or begin another run (run.out)"
+        if mark.tobytes() != self.mark(trials, transcript).tobytes():
+            raise self.directory.damaged(
+                file,
+                f"it is not of trials {trials.start} to {trials.stop - 1} of this run, or "
+                "config.toml was changed since: then restore config.toml",
             )
 
     def ranges(self) -> list[range]:
@@ -94,12 +91,3 @@ class Batches:
             return []
         firsts = (trials.start for trials in self.ranges())
         return [first for first in firsts if directory.has(directory.batch_file(first))]
-
-    def _said(self, trials: range, transcript: bool) -> dict[str, Any]:
-        assert self.directory is not None
-        left_out = NO_MATTER if transcript else NO_MATTER | {BUDGET}
-        values = to_run_config(self.config).items()
-        kept = sorted((key, value) for key, value in values if key not in left_out)
-        digest = hashlib.sha256(json.dumps(kept).encode()).hexdigest()
-        place = [trials.start, trials.stop]
-        return {"run": self.directory.identity, "trials": place, "experiment": digest}

@@ -9,7 +9,7 @@ from adversaries.errors import InputError
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.book import Book, planned_kind
+from fedsim.federation.runs.rows import Account, kept, planned_kind
 from fedsim.game.mechanisms.privacy import Counts, adds_up, epsilon_of, times, within
 from fedsim.privacy.releases import Rounds
 
@@ -82,7 +82,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     config, directory, scheme = campaign.config, campaign.directory, campaign.config.scheme
     rows = [] if directory is None else ledger.verified(directory)
     if config.run.job == "training" and config.federation.repeats_answers:
-        rows = ledger.kept(rows, done, nominal)
+        rows = kept(rows, done, nominal)
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]
     fixed = rounds_of(directory, finished[0]) if directory and finished else None
@@ -91,10 +91,10 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
         return rounds
     ahead = courses(scheme, nominal, rounds, done)
     if adds_up(scheme.privacy.noise_source):
-        book, trainings = Book.of(rows, all_trials=True), sum(map(len, left))
+        account, trainings = Account(rows, all_trials=True), sum(map(len, left))
     else:
-        book, trainings = Book(), 1  # a new attempt repeats what earlier ones released
-    spent = [book.spent(client) for client in scheme.participation.accounts]
+        account, trainings = Account(), 1  # a new attempt repeats what earlier ones released
+    spent = [account.spent(client) for client in scheme.participation.accounts]
     work = Ahead(scheme, trainings, list(zip(spent, ahead, strict=True)))
     if config.privacy.stop_at:
         most = done + work.affordable(rounds - done)

@@ -14,9 +14,9 @@ from fedsim.common import journal
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration.objects import Scheme
-from fedsim.federation.runs import book, run_transcript
+from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.book import Book, LedgerRow, planned_kind
+from fedsim.federation.runs.rows import Account, LedgerRow, by_batch, kept, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms.privacy import (
     Counts,
@@ -33,24 +33,11 @@ class BudgetExceededError(RuntimeError):
     """A round would exceed `privacy.stop-at`, so it was refused before anything of it left."""
 
 
-class OtherClientsError(RuntimeError):
-    """A round repeats the noise of an earlier attempt over other clients; its sum is withheld."""
-
-
 class Ledger:
-    """The ledger of a running experiment. Raises InputError if the file is damaged.
-
-    Attributes:
-        done: what `kept` takes, for a training that repeats answers; None: an attempt draws new
-            noise, and adds to the earlier ones.
-    """
+    """The ledger of a running experiment. Raises InputError if the file is damaged."""
 
     def __init__(
-        self,
-        scheme: Scheme,
-        directory: RunDirectory,
-        colluders: Iterable[int] = (),
-        done: tuple[int, float] | None = None,
+        self, scheme: Scheme, directory: RunDirectory, colluders: Iterable[int] = ()
     ) -> None:
         self.scheme = scheme
         # Under central trust, colluders have no noise to disclose.
@@ -58,28 +45,42 @@ class Ledger:
         self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
-        self.rows = written.entries if done is None else kept(written.entries, *done)
-        # Rows of rounds that are not repeated stay beside those of the new attempt.
-        self._new_noise = done is None or any(row.round > done[0] for row in self.rows)
-        self.books = book.by_batch(self.rows)
-        self.everything = Book.of(self.rows, all_trials=True)
+        self._count(written.entries)
         self._check = written.check
         journal.drop_unfinished(self.path, written)
 
     def begin(
-        self, trials: range, rounds: int, noise_multiplier: float, first: int = 1
+        self,
+        trials: range,
+        rounds: int,
+        noise_multiplier: float,
+        first: int = 1,
+        repeats: bool = False,
     ) -> "Attempt":
-        """Return a new attempt at a batch of trials."""
-        own = self.books.setdefault(trials.start, Book())
-        own.attempts = max(1, own.attempts + self._new_noise)
-        return Attempt(self, trials, rounds, noise_multiplier, first)
+        """Return a new attempt at a batch of trials.
+
+        repeats: whether clients repeat their answers from the first round on, under the same noise,
+            so that the rows of these rounds are replaced.
+        """
+        attempts = self.batches[trials.start].attempts if trials.start in self.batches else 0
+        if repeats:
+            self._count(kept(self.rows, first - 1, noise_multiplier))
+        # Rows of rounds that are not repeated stay beside those of the new attempt.
+        anew = not repeats or any(row.round >= first for row in self.rows)
+        self.batches.setdefault(trials.start, Account())
+        number = max(1, attempts + anew)
+        return Attempt(self, trials, range(first, rounds + 1), noise_multiplier, number)
 
     def append(self, row: LedgerRow) -> None:
         """Write a row; it is on disk when the function returns."""
         self._check = journal.append(self.path, strict_json(asdict(row)), self._check)
         self.rows.append(row)
-        self.books[row.batch].add(row)
+        self.batches[row.batch].add(row)
         self.everything.add(row)
+
+    def _count(self, rows: list[LedgerRow]) -> None:
+        self.rows, self.batches = [*rows], by_batch(rows)
+        self.everything = Account(rows, all_trials=True)
 
 
 class Attempt:
@@ -94,76 +95,57 @@ class Attempt:
     """
 
     def __init__(
-        self, ledger: Ledger, trials: range, rounds: int, noise_multiplier: float, first: int
+        self, ledger: Ledger, trials: range, rounds: range, noise_multiplier: float, number: int
     ) -> None:
-        self._ledger, scheme = ledger, ledger.scheme
-        self._scheme, own = scheme, ledger.books[trials.start]
-        self._own, self._adds_up = own, adds_up(scheme.privacy.noise_source)
-        self._limited = ledger.everything if self._adds_up else own
+        self._ledger, self._scheme = ledger, ledger.scheme
+        scheme, own = ledger.scheme, ledger.batches[trials.start]
+        guaranteed = adds_up(scheme.privacy.noise_source)
+        self._limited = ledger.everything if guaranteed else own
         self._provisional = scheme.federation.tolerated_dropouts > 0
-        accounts = tuple(scheme.participation.accounts)
-        kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
         self._template = LedgerRow(
-            batch=trials.start,
-            trials=len(trials),
-            attempt=own.attempts,
-            round=0,
-            noise_multiplier=kind.noise_multiplier,
-            sampling_rate=kind.sampling_rate,
-            local_steps=kind.local_steps,
-            participants=accounts,
-            noise_source=scheme.privacy.noise_source,
+            trials.start,
+            len(trials),
+            number,
+            0,
+            planned_kind(scheme.training, scheme.participation, noise_multiplier),
+            (),
+            scheme.privacy.noise_source,
             colluders=ledger.colluders,
         )
+        accounts = scheme.participation.accounts
         self._honest = [client for client in accounts if client not in ledger.colluders]
-        earlier = (own.most, ledger.everything.most) if self._adds_up else (0, 0)
-        self.before = (*earlier, first)
-        planned = (
-            self._asked(round, scheme.participation.charged(round))
-            for round in range(first, rounds + 1)
-        )
-        mine = [row for row in ledger.rows if self._adds_up or row.batch == trials.start]
-        final = Book.of([*mine, *planned], all_trials=self._adds_up)
+        earlier = (own.most, ledger.everything.most) if guaranteed else (0, 0)
+        self.before = (*earlier, rounds.start)
+        planned = (self._asked(each, scheme.participation.charged(each)) for each in rounds)
+        final = Account([*self._limited.rows.values(), *planned], all_trials=guaranteed)
         self._total = {client: final.spent(client) for client in self._honest}
         self._known: dict[tuple[frozenset[object], frozenset[object]], float] = {}
         spent = (self._limited.spent(client) for client in self._honest)
         self.epsilon = max(epsilon_of(scheme, each, scheme.federation.vantage) for each in spent)
 
-    def charge(self, round: int, participants: Iterable[int]) -> None:
+    def charge(self, round: int, clients: Iterable[int]) -> None:
         """Enter a round before it leaves. Raises BudgetExceededError, with nothing entered."""
-        self._enter(self._asked(round, tuple(sorted(participants))))
+        self._enter(self._asked(round, tuple(sorted(clients))))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
-        """Enter the actual noise of a round. Raises OtherClientsError, with nothing entered."""
+        """Enter the actual noise of a round, where clients may be missing."""
         if not self._provisional:
             return
         answered = tuple(sorted(present))
-        row = replace(
-            self._template,
-            round=round,
-            participants=self._scheme.participation.charged(round),
-            # A round without clients releases nothing, but a row needs a share.
-            shares=max(1, len(answered)),
-            present=answered,
+        # A round without clients releases nothing, but a row needs a share.
+        row = self._row(
+            round, self._scheme.participation.charged(round), shares=max(1, len(answered))
         )
-        if self._own.clashes(row):
-            raise OtherClientsError(
-                f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
-                "over other clients than an earlier attempt. The difference of the two sums has no "
-                "noise, so this sum is not released. Begin another run (run.out), or use "
-                'privacy.noise-source = "system".'
-            )
-        self._enter(row)
+        self._enter(replace(row, present=answered))
 
-    def _asked(self, round: int, participants: tuple[int, ...]) -> LedgerRow:
-        every = not self._provisional and self._scheme.participation.complete
-        return replace(
-            self._template,
-            round=round,
-            participants=participants,
-            provisional=self._provisional,
-            shares=None if every else self._scheme.participation.shares(round),
-        )
+    def _asked(self, round: int, clients: tuple[int, ...]) -> LedgerRow:
+        participation = self._scheme.participation
+        every = not self._provisional and participation.complete
+        return self._row(round, clients, len(clients) if every else participation.shares(round))
+
+    def _row(self, round: int, clients: tuple[int, ...], shares: int) -> LedgerRow:
+        kind = replace(self._template.kind, participants=shares)
+        return replace(self._template, round=round, clients=clients, kind=kind)
 
     def _enter(self, row: LedgerRow) -> None:
         epsilons = []
@@ -194,15 +176,6 @@ class Attempt:
             )
 
 
-def kept(rows: Iterable[LedgerRow], done: int, noise_multiplier: float) -> list[LedgerRow]:
-    """Return the rows that stay when a training continues after `done` rounds.
-
-    Of later rounds nothing left but messages to clients, who give the same answers again, unless
-    the noise is another since then.
-    """
-    return [row for row in rows if row.round <= done or row.noise_multiplier != noise_multiplier]
-
-
 def read(directory: RunDirectory) -> list[LedgerRow]:
     """Return the rows of a run, of each attempt's round the last. Raises InputError if damaged."""
     rows = _read(directory).entries
@@ -221,10 +194,10 @@ def verified(directory: RunDirectory) -> list[LedgerRow]:
             f"'{min(others)}', and the two do not add up. Restore it in config.toml of the run "
             "directory, or begin another run (run.out)."
         )
-    books = book.by_batch(rows)
-    lengths = Counter((row.batch, row.attempt) for row in rows)
+    accounts, lengths = by_batch(rows), Counter((row.batch, row.attempt) for row in rows)
     complete = all(
-        lengths[batch, books.get(batch, Book()).attempts] == rounds_of(directory, batch)
+        batch in accounts
+        and lengths[batch, accounts[batch].attempts] == rounds_of(directory, batch)
         for batch in Batches(directory.config, directory).finished()
     )
     released = rows or not directory.has(run_transcript.FILE)

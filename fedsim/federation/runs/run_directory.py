@@ -175,7 +175,7 @@ class RunDirectory:
         """Return the error for a damaged file, with the remedy."""
         remedy = (
             f"delete it, and write it again with fedsim report {self.path}"
-            if name == "report.json"
+            if name == LAST_FILE
             else f"delete it (and report.json, if there is one) and continue with {self.resumed_by}"
         )
         return InputError(

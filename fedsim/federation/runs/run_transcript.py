@@ -1,6 +1,6 @@
 """The transcript of a run, transcript.npz, and the checks before a report uses it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
-from fedsim.federation.runs.book import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.privacy.trust import Vantage
@@ -106,25 +105,6 @@ def read(directory: RunDirectory) -> Arrays:
         for name, array in arrays.items():
             _check(name, array, sizes, config.federation.vantage)
     return arrays
-
-
-def check_facts(
-    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[LedgerRow]
-) -> None:
-    """Raise InputError if facts.json has other noise, records, trials or clients than its run."""
-    config, sizes, challenge = directory.config, facts["client_sizes"], facts["challenge"]
-    kind = planned_kind(config.training, config.participation, facts["noise_multiplier"])
-    roles = {challenge["client"], challenge["adversary"]}
-    agrees = (
-        all(row.noise_multiplier == kind.noise_multiplier for row in rows)
-        and (len(sizes), sum(sizes)) == (config.federation.clients, config.data.records)
-        and (facts["dataset"], facts["precision"]) == (config.data.name, config.run.precision)
-        and facts["planned_trials"] == len(transcript["worlds"])
-        and len(roles) == 2
-        and max(roles) < len(sizes)
-    )
-    if not agrees:
-        raise directory.damaged("facts.json", "it contradicts another file of the run")
 
 
 def _needed(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> list[str]:

@@ -15,8 +15,8 @@ import numpy as np
 from adversaries.arrays import Floats
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.book import Book, LedgerRow, by_batch
 from fedsim.federation.runs.budget import Course, courses
+from fedsim.federation.runs.rows import Account, LedgerRow, by_batch
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, described, epsilon_of
@@ -56,7 +56,7 @@ def describe_everything(
         return None
     if not rows:
         return privacy.describe(scheme, nominal).repeated(scheme.trial_count)
-    _, counts = _worst(scheme, rows, {0: Book.of(rows, all_trials=True)})
+    _, counts = _worst(scheme, rows, {0: Account(rows, all_trials=True)})
     return described(scheme, counts)
 
 
@@ -126,15 +126,15 @@ def _history(scheme: Scheme, before: Counts, kinds: Course) -> list[list[float]]
 def _worst(
     scheme: Scheme,
     rows: Sequence[LedgerRow],
-    books: dict[int, Book],
+    accounts: dict[int, Account],
     client: int | None = None,
     vantage: Vantage | None = None,
 ) -> tuple[int, Counts]:
-    """Return the key of the book with the largest epsilon towards a vantage, and its rounds."""
+    """Return the key of the account with the largest epsilon, and its client's rounds."""
     honest = sorted(set(scheme.participation.accounts) - colluders(rows))
     clients = honest if client is None else [scheme.participation.account_of(client)]
     seen_by = vantage or scheme.federation.vantage
-    spent = [(key, book.spent(each)) for key, book in books.items() for each in clients]
+    spent = [(key, account.spent(each)) for key, account in accounts.items() for each in clients]
 
     def badness(candidate: tuple[int, Counts]) -> tuple[float, int]:
         return epsilon_of(scheme, candidate[1], seen_by), candidate[1].total()
@@ -146,19 +146,13 @@ def _last_attempt(
     scheme: Scheme, rows: Sequence[LedgerRow]
 ) -> tuple[list[Course], dict[int, Counts]]:
     """Return each account's last rounds in the worst batch, and its rounds before them."""
-    books = by_batch(rows)
-    batch, _ = _worst(scheme, rows, books)
-    book = books[batch]
-    last = [row for row in rows if (row.batch, row.attempt) == (batch, book.attempts)]
-    joining, earlier = [], dict[int, Counts]()
-    remaining = dict(book.counted)
-    for row in last:
-        entries = remaining.pop(row.place)
-        own = next((each for each in entries if each[0].release == row.release), entries[-1])
-        joining.append((own[1], frozenset(own[0].participants)))
-        remaining[row.place] = tuple(each for each in entries if each is not own)
-    for old, kind in (each for entries in remaining.values() for each in entries):
-        for client in old.participants:
-            earlier.setdefault(client, Counter())[kind] += 1
-    accounts = scheme.participation.accounts
-    return [[kind if who in them else None for kind, them in joining] for who in accounts], earlier
+    accounts = by_batch(rows)
+    batch, _ = _worst(scheme, rows, accounts)
+    counted, last = accounts[batch].rows.values(), accounts[batch].attempts
+    before = Account(row for row in counted if row.attempt < last)
+    own = [row for row in counted if row.attempt == last]
+    clients = scheme.participation.accounts
+    lasts: list[Course] = [
+        [row.kind if who in row.clients else None for row in own] for who in clients
+    ]
+    return lasts, {client: before.spent(client) for client in clients}

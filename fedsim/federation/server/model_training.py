@@ -72,13 +72,13 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     if state is None:
         state = State(0, federation.initial_parameters(config.game, loaded, once).numpy())
     done, nominal = state.round, plan.noise_multiplier
-    repeated = (done, nominal) if config.federation.repeats_answers else None
-    book = Ledger(config.scheme, directory, done=repeated)
+    book = Ledger(config.scheme, directory)
     first = Request(done + 1, 0, 1, nominal) if done < plan.rounds else None
     clients, nodes = connected(grid, config.federation, plan.digest, directory, first)
     worlds = challenge.worlds(config.run.seed, 1)
     batch = Batch(plan, plan.challenge(), clients, once, worlds)
-    attempt = book.begin(once, plan.rounds, nominal, first=done + 1)
+    repeats = config.federation.repeats_answers
+    attempt = book.begin(once, plan.rounds, nominal, done + 1, repeats)
     noise = TrainingNoise(plan)
     training = Training(grid, batch, attempt, directory.log_event, nodes, noise.observe)
     directory.log_event(phase="training", rounds=plan.rounds)

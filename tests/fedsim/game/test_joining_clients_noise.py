@@ -17,7 +17,7 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
-from fedsim.federation.runs.book import planned_kind
+from fedsim.federation.runs.rows import planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
@@ -118,7 +118,7 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
     transcript = directory.read_arrays("transcript.npz")
     record = directory.read_json("facts.json")["challenge"]["record"]
     worlds, total, kinds = torch.tensor(transcript["worlds"]), torch.zeros(8).double(), set()
-    rows = [row for row in ledger.read(directory) if not row.provisional]
+    rows = [row for row in ledger.read(directory) if row.present is not None]
     for round, (before, after) in enumerate(itertools.pairwise(grid.received), start=1):
         joined = set(np.flatnonzero(sampling.joined(0, round, CLIENTS, JOINING)).tolist())
         assert grid.asked[round] == joined | {ADVERSARY}
@@ -168,7 +168,7 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
         )
         torch.testing.assert_close(model.double(), stepped, rtol=1e-6, atol=1e-6)
     assert len(kinds) > 1
-    assert bool(dropouts) == any(row.kind.participants != len(row.participants) for row in rows[1:])
+    assert bool(dropouts) == any(row.kind.participants != len(row.clients) for row in rows[1:])
     assert config.participation.divisor == JOINING * (CLIENTS if unit == "client" else RATE * 24)
 
 

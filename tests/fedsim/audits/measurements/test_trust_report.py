@@ -9,11 +9,12 @@ from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee, set_up
 from fedsim.configuration import to_run_config
-from fedsim.federation.runs.book import LedgerRow
+from fedsim.federation.runs.rows import LedgerRow
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game.challenge import Challenge, colluders
+from fedsim.privacy.releases import Rounds
 
 
 def test_only_integers_are_rounded(small):
@@ -82,8 +83,7 @@ def _failings(config):
 
 def _row(batch, attempt, round, came, z=2.0):
     return LedgerRow(
-        *(batch, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system"),
-        shares=came,
+        *(batch, 4, attempt, round, Rounds(z, participants=came), (0, 1, 2, 3, 4), "system"),
         present=tuple(range(came)),
     )
 

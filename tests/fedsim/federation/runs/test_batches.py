@@ -8,7 +8,6 @@ import pytest
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.configuration import dump, to_run_config
-from fedsim.federation.runs import batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -55,7 +54,7 @@ def test_no_report_is_of_two_experiments(changes, small, tmp_path):
         _stop_before(patched, 1)
         _go(directory)
     directory.write_text("config.toml", dump(small(start | changes)))
-    with pytest.raises(InputError, match="was changed after trials 0 to 3 were run"):
+    with pytest.raises(InputError, match="it is not of trials 0 to 3 of this run"):
         _go(directory)
     # What no trial depends on may change.
     harmless = {"audit.confidence": 0.99, "trials.batch": 2, "run.name": "again"}
@@ -69,20 +68,9 @@ def test_a_finished_transcript_is_read_by_the_configuration_of_its_run(changes, 
     _go(directory)
     report = (directory.path / "report.json").read_bytes()
     directory.write_text("config.toml", dump(small(FEW_ROUNDS | changes)))
-    with pytest.raises(InputError, match="was changed after trials 0 to 7 were run"):
+    with pytest.raises(InputError, match="it is not of trials 0 to 7 of this run"):
         report_of(directory)
     assert (directory.path / "report.json").read_bytes() == report
-
-
-@pytest.mark.parametrize("told", [b"{", b"[]", b"7", b"\xff"])
-def test_a_batch_whose_experiment_is_unreadable_is_damaged(told, small, tmp_path):
-    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
-    _go(directory)
-    found = directory.read_arrays(directory.batch_file(0))
-    found[batches.EXPERIMENT] = np.frombuffer(told, dtype=np.uint8)
-    directory.write_arrays(directory.batch_file(0), found)
-    with pytest.raises(InputError, match=r"batches/000000.npz in .* is damaged"):
-        report_of(directory)
 
 
 def test_a_file_that_is_not_this_batches_of_this_run_is_refused(small, tmp_path):
@@ -94,8 +82,8 @@ def test_a_file_that_is_not_this_batches_of_this_run_is_refused(small, tmp_path)
     file = run.path / run.batch_file(4)
     whole = file.read_bytes()
     for lay, complaint in (
-        (lambda: shutil.copy(run.path / run.batch_file(0), file), "it belongs to other trials"),
-        (lambda: shutil.copy(other.path / other.batch_file(4), file), "belongs to another run"),
+        (lambda: shutil.copy(run.path / run.batch_file(0), file), "it is not of trials 4 to 7"),
+        (lambda: shutil.copy(other.path / other.batch_file(4), file), "it is not of trials 4 to 7"),
         (lambda: np.savez(file, worlds=[True]), "it has no 'experiment'"),
         (lambda: np.savez(file, worlds=[], experiment=[1]), "it has no trials"),
         (lambda: np.savez(file, worlds=1, experiment=1), "is damaged"),
@@ -106,5 +94,5 @@ def test_a_file_that_is_not_this_batches_of_this_run_is_refused(small, tmp_path)
                 use(run)
     file.write_bytes(whole)
     shutil.copy(other.path / "transcript.npz", run.path)
-    with pytest.raises(InputError, match=r"transcript.npz in .* belongs to another run"):
+    with pytest.raises(InputError, match=r"transcript.npz in .* is not of trials 0 to 7"):
         report_of(run)

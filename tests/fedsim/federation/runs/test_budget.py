@@ -9,8 +9,8 @@ from adversaries.errors import InputError
 from fedsim.configuration import dump
 from fedsim.federation.runs import budget, ledger, spending
 from fedsim.federation.runs.batches import Batches
-from fedsim.federation.runs.book import planned_kind
 from fedsim.federation.runs.budget import Ahead
+from fedsim.federation.runs.rows import planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD

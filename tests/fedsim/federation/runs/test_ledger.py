@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -16,8 +15,8 @@ from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import budget, ledger, spending
 from fedsim.federation.runs.batches import Batches
-from fedsim.federation.runs.book import Book
-from fedsim.federation.runs.ledger import BudgetExceededError, Ledger, OtherClientsError
+from fedsim.federation.runs.ledger import BudgetExceededError, Ledger
+from fedsim.federation.runs.rows import Account
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance
@@ -82,7 +81,7 @@ def epsilons(config, rows, vantage=PARTICIPANT, client=0, all_trials=False):
     found = []
     for end, row in enumerate(rows, start=1):
         mine = [each for each in rows[:end] if all_trials or each.batch == row.batch]
-        counts = Book.of(mine, all_trials).spent(client)
+        counts = Account(mine, all_trials).spent(client)
         found.append(privacy.epsilon_of(config.scheme, counts, vantage))
     return found
 
@@ -107,13 +106,15 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(make, opened)
         "trials": 1,
         "attempt": 2,
         "round": 1,
-        "noise_multiplier": Z,
-        "sampling_rate": 1.0,
-        "local_steps": 1,
-        "participants": [0, 1, 2],
+        "kind": {
+            "noise_multiplier": Z,
+            "count": 1,
+            "sampling_rate": 1.0,
+            "local_steps": 1,
+            "participants": 3,
+        },
+        "clients": [0, 1, 2],
         "noise_source": "seed",
-        "shares": None,
-        "provisional": False,
         "present": None,
         "colluders": [],
     }
@@ -134,7 +135,7 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(m
     attempt = Ledger(config.scheme, directory).begin(range(1), 3, Z)
     attempt.charge(1, range(5))
     (worst,) = ledger.read(directory)
-    assert worst.provisional
+    assert worst.present is None
     mechanism = spending.describe(config.scheme, Z, [worst]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(3 - 1), 1)
     attempt.settle(1, [0, 1, 3, 4])
@@ -143,7 +144,7 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(m
     mechanism = spending.describe(config.scheme, Z, [row]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(4 - 1), 1)
     assert epsilons(config, [row]) < epsilons(config, [worst])
-    assert row.participants == (0, 1, 2, 3, 4)  # whoever was asked is charged
+    assert row.clients == (0, 1, 2, 3, 4)  # whoever was asked is charged
 
 
 @pytest.mark.parametrize("source", ["seed", "system"])
@@ -165,34 +166,12 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
-    exact = privacy.epsilon_of(config.scheme, Book.of(rows).spent(0), PARTICIPANT)
+    exact = privacy.epsilon_of(config.scheme, Account(rows).spent(0), PARTICIPANT)
     assert epsilons(config, rows)[-1] == pytest.approx(exact)
     assert spending.earlier_rounds(config.scheme, rows) == (0 if source == "seed" else 2)
 
 
 FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
-
-
-@pytest.mark.parametrize("trust", ["central", "local", "distributed"])
-@pytest.mark.parametrize("then", [THEN, range(5), [0, 1, 2]], ids=["other", "more", "fewer"])
-def test_the_seeds_noise_is_not_released_again_over_other_clients(then, trust, make, opened):
-    config = make(TOLERANT | {"federation.trust": trust})
-    directory = opened(config)
-    for _ in range(2):  # the same clients in both: one release
-        attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
-        attempt.charge(1, range(5))
-        attempt.settle(1, FIRST)
-    before = ledger.read(directory)
-    assert Book.of(before).spent(4).total() == 1
-    assert math.isfinite(epsilons(config, before)[-1])
-    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
-    attempt.charge(1, range(5))
-    content = (directory.path / "ledger.jsonl").read_bytes()
-    with pytest.raises(OtherClientsError, match=r"^round 1 .* Begin another run \(run\.out\)"):
-        attempt.settle(1, then)
-    assert (directory.path / "ledger.jsonl").read_bytes() == content
-    attempt.settle(1, FIRST)  # whoever repeats it to the bit may go on
-    assert epsilons(config, ledger.read(directory))[-1] == epsilons(config, before)[-1]
 
 
 def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(make, opened):
@@ -204,25 +183,6 @@ def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(make
         attempt.settle(1, present)
     found = spending.describe(config.scheme, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
     assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
-
-
-@pytest.mark.parametrize("changed", [{"present": tuple(THEN)}, {"noise_multiplier": 2 * Z}])
-def test_a_ledger_whose_attempts_differ_under_one_noise_has_no_bound(changed, make, opened):
-    config = make(TOLERANT)
-    directory = opened(config)
-    attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
-    attempt.charge(1, range(5))
-    attempt.settle(1, FIRST)
-    (row,) = ledger.read(directory)
-    later = replace(row, attempt=2, **changed)
-    for rows in ([row, later], [row, later, replace(row, attempt=3)]):
-        for client in range(5):
-            counts = Book.of(rows).spent(client)
-            assert counts.total() == 2
-            assert privacy.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
-        assert np.all(spending.curve(config.scheme, Z, rows)[:, 1, -1] == math.inf)
-    again = [row, replace(row, attempt=2)]
-    assert math.isfinite(spending.curve(config.scheme, Z, again)[0, 1, -1])
 
 
 # Colluders
@@ -669,7 +629,7 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
     config = make({"training.rounds": 4})
     directory = opened(config)
     before = charged(config, directory, 4)
-    again = Ledger(config.scheme, directory, done=(2, Z)).begin(range(1), 4, Z, first=3)
+    again = Ledger(config.scheme, directory).begin(range(1), 4, Z, first=3, repeats=True)
     again.charge(3, range(config.federation.clients))
     rows = ledger.read(directory)
     assert epsilons(config, rows) == epsilons(config, before)

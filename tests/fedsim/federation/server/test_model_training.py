@@ -20,7 +20,7 @@ from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs import ledger, spending
-from fedsim.federation.runs.book import Book
+from fedsim.federation.runs.rows import Account
 from fedsim.federation.runs.run_directory import CARD
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance, checkpoint, nodes
@@ -224,8 +224,8 @@ def test_a_round_that_no_client_answered_costs_a_training_nothing(job, changes, 
             _train(config)
         return
     rows = ledger.read(_train(config))
-    assert Book.of(rows).most == 3
-    planned = spending.describe(config.scheme, rows[0].noise_multiplier, [])
+    assert Account(rows).most == 3
+    planned = spending.describe(config.scheme, rows[0].kind.noise_multiplier, [])
     assert spending.describe(config.scheme, 0.0, rows).count == planned.count
 
 
@@ -261,8 +261,8 @@ def test_a_training_goes_on_without_a_client_that_left(trust, training, tmp_path
     with pytest.raises(ClientFailedError, match=f"round 2: client 2 failed: .*{more}"):
         carried_out(training(changes), Leaves(), 3)
     directory = carried_out(training(changes | {TOLERATED: 1}), client_app.app, 2)
-    rows = [(row.round, row.shares, row.present) for row in ledger.read(directory)]
-    assert rows == [(1, None, None), (2, 2, (0, 1)), (3, 2, (0, 1))]
+    rows = [(row.round, row.kind.participants, row.present) for row in ledger.read(directory)]
+    assert rows == [(1, 3, None), (2, 2, (0, 1)), (3, 2, (0, 1))]
     for client in (0, 1):
         answers = client_ledger.read_answers(tmp_path / f"state-{client}")
         assert [answer.round for answer in answers] == [1, 2, 3]
