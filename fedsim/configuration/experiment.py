@@ -16,7 +16,7 @@ from fedsim.configuration.refused import REFUSED
 from fedsim.configuration.training import ModelConfig, TrainingConfig, chosen
 from fedsim.privacy import delta
 from fedsim.privacy.mechanism import LEAST_NOISE
-from fedsim.privacy.participation.rule import Participation, unites
+from fedsim.privacy.participation.rule import Participation
 
 
 class Config(TomlTable):
@@ -178,16 +178,6 @@ class Config(TomlTable):
             raise ValueError(
                 f"{dropouts}, but with the adversary and {colluding} colluding clients, a round "
                 f"may then have no honest client; give 0 to {clients - 2 - colluding}"
-            )
-        # A server could ask half of the clients for keys and the others for seeds, and so unmask
-        # a client.
-        if federation.secure_aggregation == "secagg+" and not unites(
-            clients, federation.fewest_participants, colluding
-        ):
-            raise ValueError(
-                f"{dropouts}, but secagg+ keeps messages secret only while more than half of the "
-                f"{clients - colluding} clients that do not collude must answer; give 0 to "
-                f"{(clients - colluding - 1) // 2}"
             )
 
     def _one_target(self) -> None:

@@ -112,14 +112,6 @@ class FederationConfig(TomlTable):
         return self.clients - self.tolerated_dropouts
 
     @property
-    def repeats_answers(self) -> bool:
-        """Whether clients answer a training's interrupted round again to the bit, uncharged.
-
-        The same shares of noise in masked sums over other clients would bare a client's share.
-        """
-        return self.secure_aggregation == "simulated" or self.tolerated_dropouts == 0
-
-    @property
     def summed_in_the_clear(self) -> bool:
         """Whether the server sees single messages, each with only a share of the sum's noise."""
         return self.trust.model.summed_securely and self.secure_aggregation == "simulated"

@@ -11,6 +11,11 @@ REFUSED = rows(
 # Messages that the server sees
 not trust.summed_securely: federation.secure-aggregation is "simulated"
     | With this trust, the server sees every message. | set federation.trust = "distributed"
+federation.secure-aggregation is "secagg+": federation.tolerated-dropouts is 0;
+    federation.sampling-rate is 1.0
+    | Where clients may be missing, a server could name different ones to each client, and so
+      unmask a single message.
+    | set federation.secure-aggregation = "simulated"
 federation.auditor-sees is "messages": federation.trust is "local"
     | An auditor may see a message only if the message carries the whole noise.
     | set federation.auditor-sees = "sums"

@@ -311,7 +311,7 @@ def check_plan(received: Received) -> None:
             "adds finite noise"
         )
     answer = received.entry(request.noise_multiplier)
-    if config.run.job == "training" and config.federation.repeats_answers:
+    if config.run.job == "training":
         earlier = client_ledger.last_round(terms, answer.experiment, answer.node)
         # An interrupted round is answered again to the bit, and charged no more. If the answer
         # cannot be given again, the new one is planned and checked before it is charged.
@@ -353,16 +353,14 @@ def keep_model(received: Received, model: Tensor) -> None:
 def read_alone(scheme: Scheme, node_config: Mapping[str, Scalar]) -> bool:
     """Return whether a hostile server may read a client's message under its own share of noise.
 
-    Secure aggregation prevents it where the client knows the other clients' node keys. If clients
-    may be missing, a server could still name different missing clients to each of the others.
+    Secure aggregation prevents it where the client knows the other clients' node keys.
     """
     federation = scheme.federation
     if not federation.trust.model.summed_securely:
         return False
     from fedsim.federation.protocol import signed_keys  # noqa: PLC0415  (secure sums only)
 
-    secure = not federation.summed_in_the_clear and signed_keys.knows_peers(node_config)
-    return not secure or federation.tolerated_dropouts > 0
+    return federation.summed_in_the_clear or not signed_keys.knows_peers(node_config)
 
 
 def released(scheme: Scheme, noise_multiplier: float, trials: int, alone: bool = False) -> Steps:

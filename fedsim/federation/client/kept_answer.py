@@ -79,26 +79,14 @@ def answered(
     return content
 
 
-def _repeats(received: Received) -> bool:
-    """Return whether a node keeps its answers in a run: with noise, in a deployed training."""
-    terms, config = received.terms, received.config
-    return (
-        terms is not None
-        and terms.kinds.isdisjoint(consent.UNPROTECTED)
-        and config.run.job == "training"
-        and config.federation.repeats_answers
-    )
-
-
 @contextmanager
 def _answering(received: Received) -> Iterator[Answering | None]:
     """Yield what is known of a request, and let no other process answer it within the block.
 
-    Yields None unless the answer is a sum with noise, of a deployed client in a training that may
-    be repeated.
+    Yields None unless the answer is a sum with noise, of a deployed client in a training.
     """
-    terms = received.terms
-    if terms is None or not _repeats(received):
+    terms, training = received.terms, received.config.run.job == "training"
+    if terms is None or not training or terms.kinds.intersection(consent.UNPROTECTED):
         yield None
         return
     folder = terms.state.resolve()

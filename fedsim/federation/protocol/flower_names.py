@@ -16,11 +16,6 @@ ROWS = (
     ("flwr.client.mod", "secaggplus_mod", "the client's part of secure aggregation"),
     ("flwr.common.secure_aggregation.crypto.shamir", "combine_shares", "secure aggregation"),
     (
-        "flwr.common.secure_aggregation.crypto.symmetric_encryption",
-        "generate_shared_key",
-        "secure aggregation: the secret of two clients",
-    ),
-    (
         "flwr.common.secure_aggregation.secaggplus_constants",
         "Key RECORD_KEY_CONFIGS Stage",
         "secure aggregation: names in its messages",
@@ -32,7 +27,7 @@ ROWS = (
     ),
     (
         "flwr.supercore.primitives.asymmetric",
-        "bytes_to_private_key bytes_to_public_key verify_signature",
+        "bytes_to_public_key verify_signature",
         "keys and signatures, as Flower writes them",
     ),
     (

@@ -10,9 +10,6 @@ from flwr.common.constant import TIMESTAMP_TOLERANCE as TIMESTAMP_TOLERANCE
 from flwr.common.constant import ErrorCode as ErrorCode
 from flwr.common.constant import SubStatus as SubStatus
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares as combine_shares
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import (
-    generate_shared_key as generate_shared_key,
-)
 from flwr.common.secure_aggregation.secaggplus_constants import (
     RECORD_KEY_CONFIGS as RECORD_KEY_CONFIGS,
 )
@@ -42,7 +39,6 @@ from flwr.supercore.interceptors import (
     RuntimeVersionHttpInterceptor as RuntimeVersionHttpInterceptor,
 )
 from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor as SuperExecAuthHttpInterceptor
-from flwr.supercore.primitives.asymmetric import bytes_to_private_key as bytes_to_private_key
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key as bytes_to_public_key
 from flwr.supercore.primitives.asymmetric import verify_signature as verify_signature
 from flwr.supercore.protobuf.client import ProtobufCall as ProtobufCall

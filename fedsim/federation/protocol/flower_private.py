@@ -22,10 +22,8 @@ from fedsim.federation.protocol.flower_names import (
     Status,
     TaskIdentity,
     bytes_to_ndarray,
-    bytes_to_private_key,
     bytes_to_public_key,
     combine_shares,
-    generate_shared_key,
     ndarrays_to_parameters,
     pseudo_rand_gen,
     recorddict_compat,
@@ -98,11 +96,6 @@ def check_secagg_key(public_key: bytes) -> None:
         raise ValueError(str(error)) from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP384R1):
         raise ValueError("its public key is of another kind")
-
-
-def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
-    """Return the secret of two clients, which seeds their common mask."""
-    return generate_shared_key(bytes_to_private_key(private_key), bytes_to_public_key(public_key))
 
 
 def array_from_bytes(data: bytes) -> Ints:

@@ -2,6 +2,9 @@
 
 Its four stages are public keys, shares of every client's two secrets, the masked sum, and the
 shares that unmask the total. Flower's own mod runs them on a client, and this module on the server.
+Every client takes part in every round: where some may be missing, a server could name different
+ones to each client, and unmask a single message.
+
 Flower's quantiser rounds nothing, as the clients send integers already: with c = 2^(bits-1) and
 2^bits levels, its scale is 1. The total equals that of `fixed_point.summed` exactly.
 """
@@ -12,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
@@ -26,19 +29,11 @@ from fedsim.federation.protocol.forms import Form
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure
 from fedsim.game.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
-from fedsim.privacy.participation.histories import most_together
-from fedsim.privacy.participation.rule import Participation, unites
 
 CONFIGS = flower.SECAGG_CONFIGS
 
 ANSWERED = "secure-sum-answered"
 """Record of a client's Flower state: first trial and round of the last sum that it sent."""
-
-SET_UP = "secure-sum-set-up"
-"""Record of a client's Flower state: the round of the last setup."""
-
-ROUND = "round"
-"""Name of the round in a setup, where clients differ between rounds."""
 
 LONGEST_SHARE = 4096
 """In bytes. Flower's encrypted shares, of a key of 306 bytes and a seed of 32, are below 1000."""
@@ -68,25 +63,19 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
     if not enabled(config.federation.secure_aggregation):
         return call_next(message, context)
     if CONFIGS not in message.content.config_records:
-        if _only_sees(config.participation, message, context):
-            return call_next(message, context)
         raise SecureAggregationError("the server asks for a sum outside of secure aggregation")
-    configs = message.content.config_records[CONFIGS]
+    configs, clients = message.content.config_records[CONFIGS], config.federation.clients
     stage, signing = configs.get(Key.STAGE), signed_keys.knows_peers(context.node_config)
     if stage == Stage.SETUP:
-        federation, rounds = config.federation, config.training.rounds
-        _check_setup(config.participation, rounds, federation.colluding, configs)
-        context.state[SET_UP] = ConfigRecord({ROUND: configs.get(ROUND, 1)})
+        _check_setup(clients, configs)
     elif stage == Stage.SHARE_KEYS and signing:
         keys: Any = {int(node): each for node, each in configs.items() if node != Key.STAGE}
         signatures = message.content.config_records.get(signed_keys.SIGNED, ConfigRecord())
         signed_keys.check(context, signatures, keys)
     elif stage == Stage.UNMASK:
-        _check_unmask(
-            config.participation, configs, message.metadata.dst_node_id, _last_asked(context)[1]
-        )
+        _check_unmask(clients, configs, message.metadata.dst_node_id)
     elif stage == Stage.COLLECT_MASKED_VECTORS:
-        _check_once(config.participation, Request.from_content(message.content), context)
+        _check_once(Request.from_content(message.content), context)
     beside = RecordDict()
 
     def masked_part(request: Message, same: Context) -> Message:
@@ -111,118 +100,101 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
 
 @dataclass
 class SecureSum:
-    """The server's side of one round. A node that fails a stage leaves the round."""
+    """The server's side of one round. A node that fails a stage ends the round.
+
+    Attributes:
+        nodes: the node of each client.
+        failed: why each node failed.
+    """
 
     flower_grid: Grid
     nodes: Mapping[int, int]
     grid: FixedPoint
     setup: Mapping[str, ConfigRecordValues]
     timeout: float
-    failed: dict[int, Message] = field(default_factory=dict)
-    sharing: frozenset[int] = frozenset()
-    silent: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def threshold(self) -> int:
-        return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
+    failed: dict[int, str] = field(default_factory=dict)
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
-        """Run the first two stages; return the record that each remaining node needs."""
+        """Run the first two stages; return the record that each node needs.
+
+        Raises SecureAggregationError if a node fails.
+        """
         # Stage 1: every node sends two public keys, which no other node may have.
         setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
         introduced = self._stage(
             {node: ConfigRecord(dict(setup)) for node in self.nodes.values()}, _public_keys
         )
-        self._keys = {node: keys for node, (keys, _) in introduced.items()}
-        owners = Counter(key for keys in self._keys.values() for key in keys)
-        for node, keys in list(self._keys.items()):
+        owners = Counter(key for keys, _ in introduced.values() for key in keys)
+        for node, (keys, _) in introduced.items():
             if any(owners[key] > 1 for key in keys):  # every client would refuse such a node
-                del self._keys[node]
                 self._fail(node, "another node sent one of its public keys")
+        self._require_all("the exchange of keys")
         # Stage 2: every node encrypts a share of its secrets for every other node.
-        named = {str(node): keys for node, keys in self._keys.items()}
-        requests = {node: ConfigRecord({**named}) for node in self._keys}
+        named = {str(node): keys for node, (keys, _) in introduced.items()}
+        requests = {node: ConfigRecord({**named}) for node in introduced}
         for request in requests.values():
             request[Key.STAGE] = Stage.SHARE_KEYS
         signatures = {node: signature for node, (_, signature) in introduced.items()}
-        signed = signed_keys.listed(self.nodes, signatures, list(self._keys))
+        signed = signed_keys.listed(self.nodes, signatures, list(introduced))
         shared = self._stage(
             requests,
             lambda node, answer: _by_node(
-                answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], set(self._keys) - {node}
+                answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], {*introduced} - {node}
             ),
             {signed_keys.SIGNED: signed},
         )
-        # The server forwards the shares among the remaining nodes, with the request of stage 3.
-        forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
-        for source, ciphertexts in shared.items():
-            for destination, ciphertext in ciphertexts.items():
-                if destination in forwarded:
-                    forwarded[destination][0].append(source)
-                    forwarded[destination][1].append(ciphertext)
-        self.sharing = frozenset(shared)
-        return {
-            node: ConfigRecord(
+        self._require_all("the exchange of shares")
+        # The server forwards the shares, with the request of stage 3.
+        records = {}
+        for node in shared:
+            others = [other for other in shared if other != node]
+            records[node] = ConfigRecord(
                 {
                     Key.STAGE: Stage.COLLECT_MASKED_VECTORS,
-                    Key.SOURCE_LIST: sources,
-                    Key.CIPHERTEXT_LIST: ciphertexts,
+                    Key.SOURCE_LIST: others,
+                    Key.CIPHERTEXT_LIST: [shared[other][node] for other in others],
                 }
             )
-            for node, (sources, ciphertexts) in forwarded.items()
-        }
+        return records
 
     def with_keys(self, requests: Iterable[Message]) -> list[Message]:
-        """Return the requests for sums, each with the keys of the others; see `exchange_keys`.
-
-        A client that does not join the round sends no sum, and needs no keys.
-        """
-        keys, left = self.exchange_keys(), []
-        for request in requests:
-            node = request.metadata.dst_node_id
-            if node in keys:
-                request.content[CONFIGS] = keys[node]
-            if node in keys or node not in self.nodes.values():
-                left.append(request)
-        return left
+        """Return the requests for sums, each with the keys of the others; see `exchange_keys`."""
+        keys, completed = self.exchange_keys(), list(requests)
+        for request in completed:
+            request.content[CONFIGS] = keys[request.metadata.dst_node_id]
+        return completed
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
         """Return the sum of the masked replies, modulo 2^32.
 
-        Raises SecureAggregationError if too few clients answer the last stage, or the messages and
-        shares contradict each other.
+        Raises SecureAggregationError if a client fails the last stage, or the messages and shares
+        contradict each other.
         """
-        # A node that exchanged keys but sent no sum is missing. The other sums contain its masks.
-        active, dead = set(replies), self.sharing - set(replies)
-        total = sum(
-            (masked(reply, shape) for reply in replies.values()), np.zeros(shape, dtype=np.int64)
-        )
+        for node in sorted({*self.nodes.values()} - replies.keys()):
+            self._fail(node, "it sent no sum")
+        self._require_all("the sum")
+        active = sorted(replies)
         request: dict[str, ConfigRecordValues] = {
             Key.STAGE: Stage.UNMASK,
-            Key.ACTIVE_NODE_ID_LIST: sorted(active),
-            Key.DEAD_NODE_ID_LIST: sorted(dead),
+            Key.ACTIVE_NODE_ID_LIST: active,
+            Key.DEAD_NODE_ID_LIST: [],
         }
-        expected = active | dead
         answers = self._stage(
-            {node: ConfigRecord(dict(request)) for node in sorted(active)},
-            lambda _, answer: _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], expected),
+            {node: ConfigRecord(dict(request)) for node in active},
+            lambda _, answer: _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], active),
         )
-        self.silent = {
-            client: failure(self.failed[node])
-            if node in self.failed
-            else f"no answer within {self.timeout:g} s (federation.timeout)"
-            for client, node in sorted(self.nodes.items())
-            if node in active - set(answers)
-        }
-        if len(answers) < self.threshold:
-            reasons = "".join(f"; client {client}: {why}" for client, why in self.silent.items())
-            raise SecureAggregationError(
-                f"{len(answers)} clients answered the last stage of secure aggregation, but "
-                f"{self.threshold} are needed to unmask the sum; nothing of it is released{reasons}"
-            )
-        shares = {node: [each[node] for each in answers.values()] for node in sorted(expected)}
+        self._require_all("the last stage")
         try:
-            words = self._unmasked(total, shares, active)
+            total = sum(
+                (masked(reply, shape) for reply in replies.values()),
+                np.zeros(shape, dtype=np.int64),
+            )
+            for node in active:  # the shares reveal the seed of its own mask
+                secret = flower.combine_shares([each[node] for each in answers.values()])
+                total = total - flower.secagg_mask(secret, 1 << MODULUS_BITS, shape)
+            # Flower's quantiser shifts every message by c, which is 2^(bits-1) steps.
+            total = total - len(active) * (1 << (self.grid.bits - 1))
+            words = (total % (1 << MODULUS_BITS)).astype(np.uint32)
             self.grid.check_range(words, len(active))
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise SecureAggregationError(
@@ -230,24 +202,6 @@ class SecureSum:
                 f"is false; nothing of the sum is released: {error}"
             ) from None
         return words
-
-    def _unmasked(self, total: Ints, shares: Mapping[int, list[bytes]], active: set[int]) -> Words:
-        """Return the sum without its masks, which the shares of the nodes' secrets reveal."""
-        shape = total.shape
-        for node, parts in shares.items():
-            # An active node's secret is the seed of its own mask; a missing node's is its key.
-            secret = flower.combine_shares(parts)
-            if node in active:
-                total = total - flower.secagg_mask(secret, 1 << MODULUS_BITS, shape)
-                continue
-            # A missing node's message would have cancelled the masks that it shares with others.
-            for other in sorted(active):
-                key = flower.secagg_shared_key(secret, self._keys[other][0])
-                mask = flower.secagg_mask(key, 1 << MODULUS_BITS, shape)
-                total = total + mask if node > other else total - mask
-        # Flower's quantiser shifts every message by c, which is 2^(bits-1) steps.
-        total = total - len(active) * (1 << (self.grid.bits - 1))
-        return (total % (1 << MODULUS_BITS)).astype(np.uint32)
 
     def _stage(
         self,
@@ -265,11 +219,9 @@ class SecureSum:
             node = reply.metadata.src_node_id
             if reply.has_error() or node not in self.nodes.values():
                 answers.pop(node, None)
-                self.failed[node] = reply
+                self._fail(node, failure(reply) if reply.has_error() else "it was not asked")
                 continue
             try:
-                if node not in requests:
-                    raise ValueError("it answered a stage that it has no part in")
                 # Of two answers it is unclear which one is true, so neither counts.
                 if node in answers or node in self.failed:
                     answers.pop(node, None)
@@ -277,11 +229,24 @@ class SecureSum:
                 answers[node] = read(node, reply.content.config_records[CONFIGS])
             except (ValueError, KeyError, TypeError) as error:
                 self._fail(node, f"invalid reply: {error}")
+        for node in requests.keys() - answers.keys():
+            self._fail(node, f"no answer within {self.timeout:g} s (federation.timeout)")
         return dict(sorted(answers.items()))
 
     def _fail(self, node: int, reason: str) -> None:
-        request = Message(RecordDict(), node, MessageType.TRAIN)
-        self.failed.setdefault(node, Message(Error(code=0, reason=reason), reply_to=request))
+        self.failed.setdefault(node, reason)
+
+    def _require_all(self, stage: str) -> None:
+        if self.failed:
+            client_of = {node: client for client, node in self.nodes.items()}
+            reasons = (
+                f"client {client_of.get(node, '?')} failed: {why}"
+                for node, why in sorted(self.failed.items())
+            )
+            raise SecureAggregationError(
+                f"{stage} of secure aggregation needs all {len(self.nodes)} clients; nothing of "
+                f"the sum is released: {'; '.join(reasons)}"
+            )
 
 
 def _public_keys(_: int, answer: Any) -> tuple[list[bytes], bytes]:
@@ -318,48 +283,25 @@ def masked(reply: Message, shape: tuple[int, ...]) -> Ints:
     return values
 
 
-def _only_sees(participation: Participation, message: Message, context: Context) -> bool:
-    """Return whether a client sees a round that it does not join, and so sends no sum."""
-    if not participation.varying or messages.REQUEST not in message.content:
-        return False
-    joins = participation.participants(Request.from_content(message.content).round)
-    return messages.partition(context) not in joins
-
-
-def _last_asked(context: Context) -> tuple[int, int]:
-    """Return first trial and round of the last sum that a client sent; (0, 0): none yet."""
-    before = context.state.config_records.get(ANSWERED)
-    return (0, 0) if before is None else tuple(before["last"])  # type: ignore[arg-type,return-value]
-
-
-def _check_once(participation: Participation, request: Request, context: Context) -> None:
+def _check_once(request: Request, context: Context) -> None:
     """Raise SecureAggregationError for a second sum of a round: the difference is a message."""
-    asked = (request.first_trial, request.round)  # both only ever grow within a run
-    if asked <= _last_asked(context):
+    record = context.state.config_records.get(ANSWERED)
+    before: Any = [0, 0] if record is None else record["last"]
+    asked = [request.first_trial, request.round]  # both only ever grow within a run
+    if asked <= before:
         raise SecureAggregationError(
             f"this client sent its sum of round {request.round} already; it sends each sum once"
         )
-    # A setup for another round could need fewer clients to unmask.
-    set_up: Any = context.state.config_records[SET_UP][ROUND]
-    if participation.varying and set_up != request.round:
-        raise SecureAggregationError(
-            f"the server asks for the sum of round {request.round}, but it set up secure "
-            f"aggregation for round {set_up}"
-        )
-    context.state[ANSWERED] = ConfigRecord({"last": list(asked)})
+    context.state[ANSWERED] = ConfigRecord({"last": asked})
 
 
-def agreed_setup(
-    participation: Participation, rounds: int, round: int
-) -> dict[str, ConfigRecordValues]:
+def agreed_setup(clients: int) -> dict[str, ConfigRecordValues]:
     """Return the values of the first stage, which clients and server derive from the run."""
-    clients = len(participation.participants(round))
-    bits = message_bits(most_together(participation, rounds))
-    varying: dict[str, ConfigRecordValues] = {ROUND: round} if participation.varying else {}
-    return varying | {
+    bits = message_bits(clients)
+    return {
         Key.SAMPLE_NUMBER: clients,
         Key.SHARE_NUMBER: clients,
-        Key.THRESHOLD: participation.shares(round),
+        Key.THRESHOLD: clients,
         Key.CLIPPING_RANGE: float(1 << (bits - 1)),
         Key.TARGET_RANGE: 1 << bits,
         Key.MOD_RANGE: 1 << MODULUS_BITS,
@@ -367,25 +309,9 @@ def agreed_setup(
     }
 
 
-def _check_setup(
-    participation: Participation, rounds: int, colluding: int, configs: ConfigRecord
-) -> None:
-    """Raise SecureAggregationError for a setup that hides less than agreed, or too little."""
-    round: Any = configs.get(ROUND, 1)
-    if type(round) is not int or not 1 <= round <= rounds:
-        raise SecureAggregationError(
-            f"the server set up secure aggregation for round {round!r}, but the run has rounds 1 "
-            f"to {rounds}"
-        )
-    setup = agreed_setup(participation, rounds, round)
-    clients, threshold = len(participation.participants(round)), participation.shares(round)
-    if not unites(clients, threshold, colluding):
-        raise SecureAggregationError(
-            f"{threshold} of {clients} clients can unmask a sum, so a server that tells two halves "
-            "of the honest clients different things could unmask a single message; raise "
-            "federation.clients or lower federation.tolerated-dropouts"
-        )
-    for name, agreed in setup.items():
+def _check_setup(clients: int, configs: ConfigRecord) -> None:
+    """Raise SecureAggregationError for a setup that hides less than agreed."""
+    for name, agreed in agreed_setup(clients).items():
         if configs.get(name) != agreed:
             raise SecureAggregationError(
                 f"the server set up secure aggregation with {name} {configs.get(name)!r}, but the "
@@ -393,25 +319,15 @@ def _check_setup(
             )
 
 
-def _check_unmask(
-    participation: Participation, configs: ConfigRecord, own: int, round: int
-) -> None:
+def _check_unmask(clients: int, configs: ConfigRecord, own: int) -> None:
     """Raise SecureAggregationError for a request that would unmask a single client."""
     active, dead = (
         list(configs.get(name, []))  # type: ignore[arg-type]
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
-    listed = [*active, *dead]
     # Both secrets of one client reveal its message, and too few messages have too little noise.
-    clients, needed = len(participation.participants(round)), participation.shares(round)
-    if (
-        len(set(listed)) != len(listed)
-        or len(listed) > clients
-        or len(active) < needed
-        or own not in active
-    ):
+    if dead or len(active) != clients or len(set(active)) != clients or own not in active:
         raise SecureAggregationError(
-            f"the server lists {len(active)} present and {len(dead)} missing clients. Of {clients} "
-            f"clients, it must list each at most once, and at least {needed} as present; these "
-            "shares would unmask one of them"
+            f"the server lists {len(active)} present and {len(dead)} missing clients. It must list "
+            f"each of the {clients} clients once as present; these shares would unmask one of them"
         )

@@ -81,7 +81,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     """
     config, directory, scheme = campaign.config, campaign.directory, campaign.config.scheme
     rows = [] if directory is None else ledger.verified(directory)
-    if config.run.job == "training" and config.federation.repeats_answers:
+    if config.run.job == "training":
         rows = kept(rows, done, nominal)
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]

@@ -90,7 +90,9 @@ def accept(
 
 def _without(batch: Batch, lost: Collection[int]) -> str:
     """Return how a training goes on without its lost clients; "" where it cannot."""
-    if batch.plan.config.run.job != "training" or not 0 < len(lost) < len(batch.nodes) - 1:
+    config = batch.plan.config
+    tolerable = config.run.job == "training" and config.federation.secure_aggregation == "simulated"
+    if not tolerable or not 0 < len(lost) < len(batch.nodes) - 1:
         return ""
     return f". If that stays so, the same command with {TOLERATED}={len(lost)} goes on without"
 
@@ -183,8 +185,6 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
     if secure is None:
         dtype = np.float32 if round.integers is None else np.uint32
         needed[messages.REPLY] = {"sum": Form.of(dtype, *round.shape)}
-    elif reply.metadata.src_node_id not in secure.sharing:
-        raise ValueError("it took no part in the exchange of keys")
     forms.check(reply.content, needed)
     if secure is None:
         check_size(batch, round, reply)

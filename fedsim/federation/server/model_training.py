@@ -77,8 +77,7 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     clients, nodes = connected(grid, config.federation, plan.digest, directory, first)
     worlds = challenge.worlds(config.run.seed, 1)
     batch = Batch(plan, plan.challenge(), clients, once, worlds)
-    repeats = config.federation.repeats_answers
-    attempt = book.begin(once, plan.rounds, nominal, done + 1, repeats)
+    attempt = book.begin(once, plan.rounds, nominal, done + 1, repeats=True)
     noise = TrainingNoise(plan)
     training = Training(grid, batch, attempt, directory.log_event, nodes, noise.observe)
     directory.log_event(phase="training", rounds=plan.rounds)

@@ -12,7 +12,6 @@ from fedsim.common import device, report_directory
 from fedsim.common.memory import readable
 from fedsim.configuration import Config
 from fedsim.configuration.campaign import RunConfig
-from fedsim.configuration.federation import FederationConfig
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import budget, run_directory
 from fedsim.federation.runs.batches import Batches
@@ -30,7 +29,6 @@ from fedsim.learning.training import models, schedules
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust import Vantage
 
 
@@ -132,7 +130,6 @@ def check_possible(config: Config) -> None:
     schedules.factor(config.training, 1)
     if config.run.job == "training":
         return
-    _check_aggregation(config.participation, config.federation, config.training.rounds)
     at_server.check_seat(config.scheme, config.audit.mode)
     released_model.check_attackable(config.scheme)
     if config.canaries.count:
@@ -154,23 +151,6 @@ def _check_attacks(attacks: str, trials: int, others: int) -> None:
                 "attack"
             )
     membership_attacks.rehearse(listed.values(), trials, 1, others)
-
-
-def _check_aggregation(
-    participation: Participation, federation: FederationConfig, rounds: int
-) -> None:
-    """Raise InputError where a server could split the clients, and so unmask one of them."""
-    if not participation.varying or federation.secure_aggregation != "secagg+":
-        return
-    needed = max(2, 2 * federation.tolerated_dropouts + federation.colluding + 1)
-    for round in range(1, rounds + 1):
-        joining = len(participation.participants(round))
-        if 0 < joining < needed:
-            raise InputError(
-                f"with this run.seed, round {round} has {joining} of {federation.clients} clients, "
-                f"but secagg+ keeps messages secret only among {needed} or more; raise "
-                "federation.sampling-rate or federation.clients, or take another seed"
-            )
 
 
 def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:

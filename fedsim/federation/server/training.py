@@ -110,19 +110,13 @@ class Training:
         self._inform(MessageType.TRAIN, outgoing)
         requests, secure = outgoing.to_clients(MessageType.TRAIN, batch.asked(number)), None
         config = batch.plan.config
-        joining = config.participation.participants(number)
-        if secure_aggregation.enabled(config.federation.secure_aggregation) and joining:
+        if secure_aggregation.enabled(config.federation.secure_aggregation):
             assert round.integers is not None
-            nodes = {client: batch.nodes[client] for client in joining if client in batch.nodes}
-            setup = secure_aggregation.agreed_setup(
-                config.participation, config.training.rounds, number
-            )
+            setup = secure_aggregation.agreed_setup(config.federation.clients)
             timeout = config.federation.timeout
-            secure = SecureSum(self.grid, nodes, round.integers, setup, timeout)
+            secure = SecureSum(self.grid, batch.nodes, round.integers, setup, timeout)
             requests = secure.with_keys(requests)
         answers = self._ask(requests)
-        if secure is not None:
-            answers += secure.failed.values()
         received = acceptance.accept_round(batch, round, answers, secure, self.log_event)
         self._count(received.replies.values())
         return received, secure
@@ -134,10 +128,7 @@ class Training:
         """
         if secure is not None and round.integers is not None:
             by_node = {reply.metadata.src_node_id: reply for reply in received.replies.values()}
-            words = secure.unmask(by_node, round.shape)
-            for client, why in secure.silent.items():
-                self.log_event(silent=client, of="unmasking", reason=why)
-            return round.integers.values(words)
+            return round.integers.values(secure.unmask(by_node, round.shape))
         sums = [*received.sums.values()]
         if round.integers is not None and sums:
             return round.integers.values(fixed_point.summed(sums))

@@ -15,19 +15,6 @@ ALL_CLIENTS = -1
 Coins = Bools
 
 
-def unites(clients: int, threshold: int, colluding: int) -> bool:
-    """Return whether no two halves of the honest clients can each reach the threshold.
-
-    A server may tell each half something else, and has the shares of its colluders twice.
-
-    Args:
-        clients: number of clients of a sum in secure aggregation.
-        threshold: number of clients whose shares unmask it.
-        colluding: number of clients that help the server.
-    """
-    return 2 * (threshold - colluding) > clients - colluding
-
-
 _remembered = lru_cache(maxsize=4)(sampling.clients)
 """All clients that one process plays need the same coins."""
 

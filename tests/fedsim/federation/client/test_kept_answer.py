@@ -94,26 +94,6 @@ def test_another_request_is_another_release(other, tmp_path):
     assert _entries(tmp_path) == 3
 
 
-def test_a_masked_sum_is_not_repeated_without_a_client(tmp_path):
-    """The same share of noise in two sums, over other clients, would bare it."""
-    run = {"federation.trust": "distributed", "federation.clients": 5}
-    run |= {"federation.secure-aggregation": "secagg+"}
-    first = _unmasked(tmp_path, run, 1)
-    np.testing.assert_array_equal(_unmasked(tmp_path, run, 2), first)
-    assert _entries(tmp_path) == 1
-    without = run | {"federation.tolerated-dropouts": 1}
-    assert not np.array_equal(_unmasked(tmp_path, without, 3), first)
-    assert _entries(tmp_path) == 2
-
-
-def _unmasked(machine, run, id):
-    """Return what a client would mask."""
-    name = f"{len(ROWS)}/patients.csv"
-    context, message = contexts(Case("", node=NODE, run=run, id=id), name, machine, ROWS)
-    reply = training_node.train(message, context)
-    return messages.only(reply.content.array_records[messages.REPLY])
-
-
 def test_a_second_model_for_an_answered_round_is_refused_each_time(tmp_path):
     """Its refusal leaves no trace by which the round's charge would pay for it too."""
     first = _asked(tmp_path)

@@ -15,7 +15,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.configuration import JOBS, from_run_config, to_run_config
-from fedsim.configuration.federation import TOLERATED, FederationConfig
+from fedsim.configuration.federation import TOLERATED
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
@@ -32,7 +32,6 @@ from fedsim.learning.data import distribution
 from fedsim.learning.training import predictions, saved_model
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
-from fedsim.privacy.trust import Trust
 from fedsim.reports import model_card, model_quality, training_report
 
 SEED = {"privacy.noise-source": "seed"}
@@ -276,14 +275,6 @@ def test_a_training_goes_on_without_a_client_that_left(trust, training, tmp_path
             assert row.epsilon["pld"] > 1.01 * least
     with pytest.raises(InputError, match="another configuration"):
         prepare(training(changes))  # a run never tolerates less than it did
-
-
-def test_a_repeated_masked_round_without_a_client_is_charged_again():
-    """The same shares of noise in sums over other clients would bare the share of one of them."""
-    masked = FederationConfig(trust=Trust.DISTRIBUTED, secure_aggregation="secagg+")
-    assert masked.repeats_answers
-    tolerant = {"secure_aggregation": "secagg+", "clients": 5, "tolerated_dropouts": 1}
-    assert not FederationConfig(trust=Trust.DISTRIBUTED, **tolerant).repeats_answers
 
 
 def test_a_damaged_model_is_refused_in_a_line(training):
