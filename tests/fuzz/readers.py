@@ -141,7 +141,7 @@ def _recording(name):
             found = reader.read_transcript(path)
             return [found.facts, found.ended, *found.rounds]
 
-        return Reader(path / name, read, damage.RAW, sealed=True)
+        return Reader(path / name, read, damage.RAW, sealed=name.endswith(".npz"))
 
     READERS[f"a recording's {name}"] = make
 

@@ -5,33 +5,61 @@ writes another folder.
 """
 
 import contextlib
-import hashlib
 import json
+import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.federation.transcripts.encoding import Places, complaint, packed_round, unpacked_round
-from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
+from fedsim.federation.transcripts.records import (
+    Arrays,
+    NodeReply,
+    ObservedRound,
+    TranscriptFacts,
+)
 
 SUFFIX = ".fedt"
 FACTS, END, LOCK = "facts.json", "end.json", "lock"
-VERSION = 3
+VERSION = 4
 
-CHECKSUM = "sha256"
 MOST_ARRAYS = 65_000
 """In a round: more would need another kind of archive."""
 
-Schema = TypeVar("Schema", bound=BaseModel)
+NUMERIC = "biuf"
+"""Kinds of NumPy's types that a transcript keeps: booleans, integers and floating-point numbers."""
 
 TEXT = "text"
 """Array of a round's file with its JSON, as bytes."""
+
+FACTS_KEYS = {
+    "version": int,
+    "recording": str,
+    "vantage": str,
+    "recorder": str,
+    "app": str,
+    "node": (int, type(None)),
+    "run": str,
+    "versions": dict,
+}
+END_KEYS = {"rounds": int, "incomplete": str, "resumable": bool}
+ROUND_KEYS = {
+    "recording": str,
+    "number": int,
+    "round": int,
+    "replies": list,
+    "released": bool,
+    "participants": (list, type(None)),
+    "mechanism": dict,
+}
+"""The keys of each JSON text, with the types of their values."""
+
+SCALARS = (bool, int, float, str)
+VALUES = (*SCALARS, list, type(None))
 
 
 def holds_several(path: Path) -> bool:
@@ -52,10 +80,7 @@ def of_round(path: Path, number: int) -> Path:
 
 
 def count(path: Path) -> int:
-    """Return the number of rounds of a transcript that is not being written.
-
-    Raises InputError if one before another is missing.
-    """
+    """Return the number of rounds. Raises InputError if one before another is missing."""
     numbers = {int(each.stem) for each in path.glob("*.npz") if each.stem.isdecimal()}
     for number in range(1, len(numbers) + 1):
         if number not in numbers:
@@ -66,48 +91,16 @@ def count(path: Path) -> int:
     return len(numbers)
 
 
-def digest(path: Path, number: int) -> str:
-    """Return the SHA-256 of a round's file, which the next file names; 0: of the facts."""
-    file = of_round(path, number) if number else path / FACTS
-    with reading.damage(lambda why: _malformed(file, why)), reading.opened(file) as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def write_facts(path: Path, facts: TranscriptFacts) -> str:
+    """Write the facts of a new transcript; return its recording, which each round names."""
+    recording = secrets.token_hex(8)
+    text = {"version": VERSION, "recording": recording, **vars(facts)}
+    _write(path / FACTS, {**text, "versions": dict(facts.versions)})
+    return recording
 
 
-class _Facts(BaseModel):
-    """The content of facts.json."""
-
-    model_config = ConfigDict(strict=True)
-
-    vantage: str
-    recorder: str
-    app: str
-    node: int | None
-    run: str
-    versions: Places
-
-
-class End(BaseModel):
-    """How a transcript ended: its rounds, the digest of the last, and why others are missing.
-
-    resumable: whether another writer may continue.
-    """
-
-    model_config = ConfigDict(strict=True)
-
-    rounds: int
-    last: str
-    incomplete: str
-    resumable: bool
-
-
-def write_facts(path: Path, facts: TranscriptFacts) -> None:
-    """Write the facts of a new transcript."""
-    text = {"version": VERSION, **vars(facts), "versions": dict(facts.versions)}
-    _write(path / FACTS, text)
-
-
-def read_facts(path: Path) -> TranscriptFacts:
-    """Return the facts of a transcript. Raises InputError if they are missing or malformed."""
+def read_facts(path: Path) -> tuple[TranscriptFacts, str]:
+    """Return facts and recording. Raises InputError if they are missing or malformed."""
     try:
         recorded, exists = (path / FACTS).exists(), path.exists()
         empty = not recorded and is_empty(path)
@@ -121,56 +114,96 @@ def read_facts(path: Path) -> TranscriptFacts:
         raise InputError(
             f"'{path}' is not a fedsim transcript; give a folder that a recorder of fedsim wrote"
         )
-    with reading.damage(lambda why: _malformed(path / FACTS, why)):
-        text = _read(path / FACTS)
-        if text.get("version") != VERSION:
+    with _damage(path / FACTS):
+        text = reading.json_object(path / FACTS)
+        if (version := text.get("version")) != VERSION:
             raise InputError(
-                f"the transcript '{path}' has version {text.get('version')}; this fedsim reads "
-                f"version {VERSION}: use the fedsim that wrote it, or a newer one"
+                f"the transcript '{path}' has version {version}; this fedsim reads version "
+                f"{VERSION}: use the fedsim that wrote it, or a newer one"
             )
-        return TranscriptFacts(**dict(_validated(_Facts, text)))
+        _check(text, FACTS_KEYS)
+        _check_entries(text["versions"], str)
+        del text["version"]
+        recording = text.pop("recording")
+        return TranscriptFacts(**text), recording
 
 
-def write_round(path: Path, number: int, observed: ObservedRound, before: str) -> None:
-    """Write a round. Raises InputError for arrays that are not numeric, or too many; OSError."""
-    text, arrays = packed_round(observed, before, number)
+def write_round(path: Path, number: int, recording: str, observed: ObservedRound) -> None:
+    """Write a round. Raises InputError for arrays or values that it does not keep; OSError."""
+    groups = {"model": observed.model, "aggregate": observed.aggregate or {}}
+    groups |= {f"reply {node}": reply.arrays for node, reply in observed.replies.items()}
+    replies = [
+        [int(node), reply.num_examples, dict(reply.metrics)]
+        for node, reply in observed.replies.items()
+    ]
+    text = {
+        "recording": recording,
+        "number": number,
+        "round": int(observed.round),
+        "replies": replies,
+        "released": observed.aggregate is not None,
+        "participants": None if observed.participants is None else list(observed.participants),
+        "mechanism": dict(observed.mechanism),
+    }
+    arrays = {f"{group}/{name}": a for group, each in groups.items() for name, a in each.items()}
     if len(arrays) > MOST_ARRAYS:
         raise InputError(f"a round of {len(arrays)} arrays is too large for a transcript")
-    content: dict[str, Any] = {TEXT: np.frombuffer(text, np.uint8), **arrays}
+    try:
+        encoded = json.dumps(_plain(text)).encode()
+        _decoded(json.loads(encoded), {})
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"a round has a value that a transcript does not keep: {reading.reason(error)}"
+        ) from None
+    content = {TEXT: np.frombuffer(encoded, np.uint8)}
+    for name, array in arrays.items():
+        content[name] = np.asarray(array)
+        if content[name].dtype.kind not in NUMERIC:
+            raise InputError(
+                f"array '{name.partition('/')[2]}' holds {content[name].dtype}; a transcript keeps "
+                "booleans, integers and floating-point numbers"
+            )
     with private_files.replacing(of_round(path, number)) as file:
-        np.savez(file, **content)
+        np.savez(file, **content)  # type: ignore[arg-type]  # allow_pickle's bool
 
 
-def read_round(path: Path, number: int, before: str) -> ObservedRound:
+def read_round(path: Path, number: int, recording: str) -> ObservedRound:
     """Return a round. Raises InputError if its file is damaged, malformed, or another's."""
     file = of_round(path, number)
-    with reading.damage(lambda why: _malformed(file, why)):
+    with _damage(file):
         arrays = reading.arrays(file)
         content = arrays.pop(TEXT)
         if content.nbytes > reading.MOST_JSON:
             raise ValueError(f"its text has more than {reading.MOST_JSON} bytes")
-        return unpacked_round(content.tobytes(), arrays, before, number)
+        if wrong := [name for name, array in arrays.items() if array.dtype.kind not in NUMERIC]:
+            raise ValueError(f"array '{wrong[0]}' is not numeric")
+        text = json.loads(content.tobytes())
+        observed = _decoded(text, arrays)
+        if (text["recording"], text["number"]) != (recording, number):
+            raise ValueError("it is not this round of this recording")
+        return observed
 
 
-def write_end(path: Path, end: End) -> None:
-    _write(path / END, vars(end))
+def write_end(path: Path, rounds: int, incomplete: str, resumable: bool) -> None:
+    _write(path / END, {"rounds": rounds, "incomplete": incomplete, "resumable": resumable})
 
 
-def read_end(path: Path) -> End | None:
-    """Return how a transcript ended; None: it has not. Raises InputError if it is malformed."""
-    with reading.damage(lambda why: _malformed(path / END, why)):
+def read_end(path: Path) -> dict[str, Any] | None:
+    """Return the text of END_KEYS; None before the end. Raises InputError if it is malformed."""
+    with _damage(path / END):
         try:
-            return _validated(End, _read(path / END))
+            text = reading.json_object(path / END)
         except FileNotFoundError:
             return None
+        _check(text, END_KEYS)
+        return text
 
 
-def check_end(path: Path, end: End, rounds: int, last: str) -> None:
+def check_end(path: Path, end: Mapping[str, Any], rounds: int) -> None:
     """Raise InputError if an ended transcript has other rounds than when it ended."""
-    if end.rounds == rounds and end.last != last:
-        raise _malformed(path / END, "another round was the last one when it ended")
-    if end.rounds != rounds:
-        raise _malformed(path / END, f"it names {end.rounds} rounds, but there are {rounds}")
+    with _damage(path / END):
+        if end["rounds"] != rounds:
+            raise ValueError(f"it names {end['rounds']} rounds, but there are {rounds}")
 
 
 def torn(path: Path) -> dict[Path, int]:
@@ -183,35 +216,76 @@ def torn(path: Path) -> dict[Path, int]:
     return found
 
 
-def _write(file: Path, text: Mapping[str, Any]) -> None:
-    """Write values as JSON, with a checksum of them."""
-    private_files.write_private(file, _encoded({**text, CHECKSUM: _digest(text)}))
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """Return values from JSON. Raises ValueError if they do not fit their checksum."""
-    text = reading.json_object(file)
-    if text.pop(CHECKSUM, "") != _digest(text):
-        raise ValueError("its checksum does not match")
-    return text
-
-
-def _validated(schema: type[Schema], text: Mapping[str, Any]) -> Schema:
-    try:
-        return schema.model_validate(text)
-    except ValidationError as error:
-        raise ValueError(complaint(error)) from None
-
-
-def _digest(text: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_encoded(text)).hexdigest()
-
-
-def _encoded(text: Mapping[str, Any]) -> bytes:
-    return json.dumps(text, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _malformed(file: Path, why: str) -> InputError:
-    return InputError(
-        f"'{file.name}' of the transcript '{file.parent}' is damaged: {why}; restore it from a copy"
+def _decoded(text: Any, arrays: Arrays) -> ObservedRound:
+    """Return the round of a text and its arrays. Raises an error of `reading.DAMAGE`."""
+    _check(text, ROUND_KEYS)
+    _check_entries(text["mechanism"], SCALARS)
+    _check_entries(dict(enumerate(text["participants"] or ())), int)
+    groups: dict[str, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        group, _, own = name.partition("/")
+        groups.setdefault(group, {})[own] = array
+    replies = {}
+    for node, examples, metrics in text["replies"]:
+        if type(node) is not int or not isinstance(examples, int | float | None):
+            raise ValueError(f"a reply is of node {node!r:.80} with {examples!r:.80} examples")
+        _check_entries(metrics, VALUES)
+        for each in metrics.values():
+            _check_entries(dict(enumerate(each if isinstance(each, list) else ())), (int, float))
+        replies[node] = NodeReply(groups.pop(f"reply {node}", {}), examples, metrics)
+    model, aggregate = (groups.pop(name, {}) for name in ("model", "aggregate"))
+    if groups or len(replies) != len(text["replies"]):
+        raise ValueError("a node replied twice, or not at all")
+    return ObservedRound(
+        round=text["round"],
+        model=model,
+        replies=replies,
+        aggregate=aggregate if text["released"] else None,
+        participants=None if text["participants"] is None else tuple(text["participants"]),
+        mechanism=text["mechanism"],
     )
+
+
+def _check(text: Any, keys: Mapping[str, Any]) -> None:
+    """Raise ValueError unless a JSON text is an object with exactly these keys and types."""
+    if not isinstance(text, dict) or text.keys() != keys.keys():
+        raise ValueError(f"it does not have exactly the keys {', '.join(keys)}")
+    for name, kinds in keys.items():
+        _check_entries({name: text[name]}, kinds)
+
+
+def _check_entries(entries: Any, kinds: Any) -> None:
+    """Raise ValueError for the first entry that has none of some types; a truth is no number."""
+    allowed = kinds if isinstance(kinds, tuple) else (kinds,)
+    if not isinstance(entries, dict):
+        raise ValueError(f"{entries!r:.80} is no object")
+    for name, value in entries.items():
+        if type(value) not in allowed:
+            raise ValueError(f"'{str(name)[:80]}' is {value!r:.80}")
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of NumPy as Python's, also within lists and objects."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _write(file: Path, text: Mapping[str, Any]) -> None:
+    private_files.write_private(file, json.dumps(text, allow_nan=False).encode())
+
+
+@contextlib.contextmanager
+def _damage(file: Path) -> Iterator[None]:
+    """Turn an error of a damaged file within the block into an InputError that names it."""
+
+    def refusal(why: str) -> InputError:
+        return InputError(
+            f"'{file.name}' of the transcript '{file.parent}' is damaged: {why}; restore it from a "
+            "copy"
+        )
+
+    with reading.damage(refusal):
+        yield

@@ -21,9 +21,9 @@ class Reader:
     """
 
     def __init__(self, path: Path) -> None:
-        self.facts = folder.read_facts(path)
+        self.facts, self._recording = folder.read_facts(path)
         self.ended, self.incomplete = False, ""
-        self._path, self._read, self._before = path, 0, folder.digest(path, 0)
+        self._path, self._read = path, 0
 
     def __enter__(self) -> Self:
         return self
@@ -35,15 +35,14 @@ class Reader:
         """Yield the rounds that were not read yet. Raises InputError for damage."""
         end = folder.read_end(self._path)  # of a growing one, before its rounds
         while folder.of_round(self._path, self._read + 1).exists():
-            observed = folder.read_round(self._path, self._read + 1, self._before)
+            observed = folder.read_round(self._path, self._read + 1, self._recording)
             self._read += 1
-            self._before = folder.digest(self._path, self._read)
             yield observed
         self.ended = end is not None and end == folder.read_end(self._path)  # else it goes on
         if end is not None and self.ended:
             folder.count(self._path)  # a later one may stand behind one that is missing
-            folder.check_end(self._path, end, self._read, self._before)
-            self.incomplete = end.incomplete
+            folder.check_end(self._path, end, self._read)
+            self.incomplete = end["incomplete"]
 
     @property
     def torn(self) -> int:
@@ -53,9 +52,9 @@ class Reader:
 
 def read_transcript(path: Path) -> Transcript:
     """Return a whole transcript. Raises InputError, which names the damaged file."""
-    with Reader(path) as reader:
-        rounds = tuple(reader.rounds())
-        return Transcript(reader.facts, rounds, reader.ended, reader.incomplete, reader.torn)
+    reader = Reader(path)
+    rounds = tuple(reader.rounds())
+    return Transcript(reader.facts, rounds, reader.ended, reader.incomplete, reader.torn)
 
 
 def follow(
@@ -64,13 +63,13 @@ def follow(
     """Yield the rounds of a growing transcript, to its end or until `stop` is True."""
     if not wait_for_facts(path, interval=interval, stop=stop):
         return
-    with Reader(path) as reader:
-        while True:
-            stopping = stop()
-            yield from reader.rounds()
-            if reader.ended or stopping:
-                return
-            time.sleep(interval)
+    reader = Reader(path)
+    while True:
+        stopping = stop()
+        yield from reader.rounds()
+        if reader.ended or stopping:
+            return
+        time.sleep(interval)
 
 
 def wait_for_facts(

@@ -19,7 +19,7 @@ class Writer:
 
     def __init__(self, path: Path, facts: TranscriptFacts) -> None:
         self.path = private_files.as_named(path)
-        self._count, self._last = 0, ""
+        self._count, self._recording = 0, ""
         try:
             foreign = path.exists() and not folder.is_empty(path)
             if foreign and not (path / folder.FACTS).exists():
@@ -50,16 +50,12 @@ class Writer:
         """
         if self._lock < 0:
             raise InputError(f"the transcript '{self.path}' is closed, so no round can follow")
-        folder.write_round(self.path, self._count + 1, observed, self._last)
+        folder.write_round(self.path, self._count + 1, self._recording, observed)
         self._count += 1
-        self._last = folder.digest(self.path, self._count)
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
         """Note that the transcript has ended, so that only a resumable one may go on; close."""
-        end = folder.End(
-            rounds=self._count, last=self._last, incomplete=incomplete, resumable=resumable
-        )
-        folder.write_end(self.path, end)
+        folder.write_end(self.path, self._count, incomplete, resumable)
         self.close()
 
     def close(self) -> None:
@@ -80,16 +76,17 @@ class Writer:
         for part in folder.torn(self.path):
             part.unlink(missing_ok=True)
         if not (self.path / folder.FACTS).exists():
-            folder.write_facts(self.path, facts)
-        elif folder.read_facts(self.path) != facts:
+            self._recording = folder.write_facts(self.path, facts)
+            return
+        known, self._recording = folder.read_facts(self.path)
+        if known != facts:
             raise InputError(
                 f"the transcript '{self.path}' belongs to another recording; name another folder"
             )
         end = folder.read_end(self.path)
-        if end is not None and not end.resumable:
+        if end is not None and not end["resumable"]:
             raise InputError(f"the transcript '{self.path}' has ended; name another folder")
         self._count = folder.count(self.path)
-        self._last = folder.digest(self.path, self._count)
         if end is not None:
-            folder.check_end(self.path, end, self._count, self._last)
+            folder.check_end(self.path, end, self._count)
             (self.path / folder.END).unlink()

@@ -2,14 +2,12 @@
 
 import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
 import threading
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.common import private_files
 from fedsim.federation.transcripts import folder
-from fedsim.federation.transcripts.encoding import unpacked_round
 from fedsim.federation.transcripts.reader import Reader, follow, read_transcript
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
@@ -116,28 +113,23 @@ def test_a_folder_killed_before_its_facts_is_begun_again(path):
     assert rounds(path) == [1]
 
 
-def test_no_damaged_byte_changes_what_is_read(path):
-    Writer(path, FACTS).end()
-    expected = read_transcript(path)
-    for name in (folder.FACTS, "000002.npz", folder.END):
-        content = (path / name).read_bytes()
-        for position in range(0, len(content), 7):
-            damaged = bytearray(content)
-            damaged[position] ^= 0x10
-            (path / name).write_bytes(damaged)
-            try:
-                found = read_transcript(path)
-            except InputError as error:
-                assert f"'{name}' of the transcript" in str(error) or "000003" in str(error)
-                continue
-            assert name == "000002.npz"
-            second, whole = found.rounds[1], expected.rounds[1]
-            np.testing.assert_array_equal(second.model["weight"], whole.model["weight"])
-            assert second.mechanism == whole.mechanism
-        (path / name).write_bytes(content)
+def test_no_damaged_byte_changes_a_round(path):
+    expected = seen(2)
+    content = folder.of_round(path, 2).read_bytes()
+    for position in range(0, len(content), 7):
+        damaged = bytearray(content)
+        damaged[position] ^= 0x10
+        folder.of_round(path, 2).write_bytes(damaged)
+        try:
+            found = read_transcript(path).rounds[1]
+        except InputError as error:
+            assert "'000002.npz' of the transcript" in str(error)
+            continue
+        np.testing.assert_array_equal(found.model["weight"], expected.model["weight"])
+        assert found.mechanism == expected.mechanism
 
 
-@pytest.mark.parametrize("left", [0, 1, 2])
+@pytest.mark.parametrize("left", [0, 2])
 def test_rounds_that_are_missing_at_the_end_are_an_error(path, left):
     Writer(path, FACTS).end(resumable=True)
     for number in range(left + 1, 4):
@@ -152,46 +144,18 @@ def test_a_round_of_another_recording_is_an_error(path, tmp_path):
         for round in (7, 8, 9):
             writer.append(seen(round))
     folder.of_round(path, 2).write_bytes(folder.of_round(tmp_path / "other.fedt", 2).read_bytes())
-    with pytest.raises(InputError, match="does not follow the file before it"):
+    with pytest.raises(InputError, match="not this round of this recording"):
         read_transcript(path)
 
 
-def test_an_edited_round_and_one_of_another_continuation_are_errors(path, tmp_path):
-    Writer(path, FACTS).end(resumable=True)
-    copied = tmp_path / "copy.fedt"
-    shutil.copytree(path, copied)
-    for each, number in ((path, 10), (copied, 20)):
-        with Writer(each, FACTS) as writer:
-            writer.append(seen(number))
-            writer.append(seen(number + 1))
-    fourth = folder.of_round(path, 4)
-    own = fourth.read_bytes()
-    fourth.write_bytes(folder.of_round(copied, 4).read_bytes())
-    with pytest.raises(InputError, match=r"000005\.npz.*does not follow the file before it"):
-        read_transcript(path)
-    fourth.write_bytes(own)
-    before = folder.digest(path, 4)
-    folder.write_round(path, 5, replace(seen(11), participants=()), before)
-    Writer(path, FACTS).end()
-    assert len(read_transcript(path).rounds) == 5  # nothing follows it yet
-    folder.write_round(path, 5, seen(11), before)
-    with pytest.raises(InputError, match="another round was the last one"):
-        read_transcript(path)
-
-
-@pytest.mark.parametrize(
-    "hostile", ['"mechanism": {%s}', '"participants": [%s]', '"replies": [%s]']
-)
-def test_a_round_of_wrong_entries_takes_little_memory(hostile):
-    """A schema keeps an error of each wrong entry, of a kilobyte; the reader stops at the first."""
-    entries = [f'"{n}": {{}}' if "mechanism" in hostile else "{}" for n in range(100_000)]
-    whole = {"number": 1, "before": "", "round": 1, "model": {}}
-    whole |= {"replies": [], "aggregate": None, "participants": None, "mechanism": {}}
-    del whole[hostile.split('"')[1]]
-    text = json.dumps(whole)[:-1] + ", %s}"
+@pytest.mark.parametrize("hostile", ["mechanism", "participants", "replies"])
+def test_a_round_of_wrong_entries_takes_little_memory(hostile, path):
+    """The reader stops at the first."""
+    many = {str(n): {} for n in range(100_000)}
+    forged(path, **{hostile: many if hostile == "mechanism" else [{}] * 100_000})
     tracemalloc.start()
-    with pytest.raises(ValueError, match="is "):
-        unpacked_round((text % (hostile % ",".join(entries))).encode(), {}, "", 1)
+    with pytest.raises(InputError, match="is damaged"):
+        read_transcript(path)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 60e6
@@ -251,14 +215,9 @@ def test_nothing_is_written_through_a_link(tmp_path, path):
 
 def forged(path, arrays=(), **changes):
     """Write a fourth round as a hostile writer would."""
-    whole = {"round": 4, "model": {}, "replies": [], "own": {}}
-    whole |= {
-        "number": 4,
-        "before": folder.digest(path, 3),
-        "aggregate": None,
-        "participants": None,
-        "mechanism": {},
-    }
+    recording = folder.read_facts(path)[1]
+    whole = {"recording": recording, "number": 4, "round": 4, "replies": [], "released": False}
+    whole |= {"participants": None, "mechanism": {}}
     text = np.frombuffer(json.dumps(whole | changes).encode(), np.uint8)
     np.savez(folder.of_round(path, 4), **{folder.TEXT: text, **dict(arrays)})
 
@@ -266,14 +225,21 @@ def forged(path, arrays=(), **changes):
 @pytest.mark.parametrize(
     ("arrays", "changes"),
     [
-        ({}, {"model": {"w": "absent"}}),
-        ({}, {"model": {"w": 0}}),
-        ({"w": np.array(["text"])}, {"model": {"w": "w"}}),
-        ({"w": np.zeros(2, "f8,f8")}, {"model": {"w": "w"}}),
-        ({"w": np.array([object()])}, {"model": {"w": "w"}}),
+        ({"stray": np.zeros(2)}, {}),
+        ({"reply 7/w": np.zeros(2)}, {}),
+        ({"model/w": np.array(["text"])}, {}),
+        ({"model/w": np.zeros(2, "f8,f8")}, {}),
+        ({"model/w": np.array([object()])}, {}),
         ({}, {"round": "1"}),
+        ({}, {"round": True}),
+        ({}, {"number": 3}),
+        ({}, {"recording": "another"}),
+        ({}, {"more": 1}),
         ({}, {"mechanism": {"noise": {"float": "1"}}}),
-        ({}, {"replies": [{"node": 1}]}),
+        ({}, {"replies": [[1]]}),
+        ({}, {"replies": [[1, None, {}], [1, None, {}]]}),
+        ({}, {"replies": [[1, None, {"norms": ["x"]}]]}),
+        ({}, {"participants": [1.5]}),
         ({folder.TEXT: np.frombuffer(b"[" * 200_000, np.uint8)}, {}),
         ({folder.TEXT: np.frombuffer(b"[]", np.uint8)}, {}),
     ],
@@ -337,14 +303,14 @@ def test_a_growing_transcript_is_followed(tmp_path):
 
 
 def test_a_follower_survives_a_writer_that_was_killed_and_taken_up_again(path):
-    with Reader(path) as reader:
-        (path / f".000004.npz.ab{private_files.PARTIAL}").write_bytes(b"PK")
-        assert [one.round for one in reader.rounds()] == [1, 2, 3]
-        assert reader.torn == 2
-        with Writer(path, FACTS) as again:
-            again.append(ObservedRound(5, model={"w": np.ones(1000)}))
-        assert [one.round for one in reader.rounds()] == [5]
-        assert reader.torn == 0
+    reader = Reader(path)
+    (path / f".000004.npz.ab{private_files.PARTIAL}").write_bytes(b"PK")
+    assert [one.round for one in reader.rounds()] == [1, 2, 3]
+    assert reader.torn == 2
+    with Writer(path, FACTS) as again:
+        again.append(ObservedRound(5, model={"w": np.ones(1000)}))
+    assert [one.round for one in reader.rounds()] == [5]
+    assert reader.torn == 0
 
 
 def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_not(path):
