@@ -15,10 +15,10 @@ from scipy.special import ndtri
 from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
 from adversaries.statistics.forecast import trial_mu
+from adversaries.statistics.gaussian import check_positive_delta
 from adversaries.statistics.intervals import (
     Frequency,
     Interval,
-    check_positive_delta,
     clopper_pearson,
 )
 from adversaries.statistics.trials import check_trials

@@ -16,10 +16,15 @@ import scipy
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import check_positive_delta
 from adversaries.statistics.roots import find_root
 
 ROOT2 = math.sqrt(2)
+
+
+def check_positive_delta(delta: float) -> None:
+    """Raise InputError unless 0 < delta < 1."""
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
 
 
 def delta(mu: float, epsilon: float) -> float:

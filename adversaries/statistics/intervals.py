@@ -88,12 +88,6 @@ def check_delta(delta: float) -> None:
         raise InputError(f"delta is {delta}; give a probability from 0 to below 1, such as 1e-5")
 
 
-def check_positive_delta(delta: float) -> None:
-    """Raise InputError unless 0 < delta < 1."""
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; give a probability above 0 and below 1, such as 1e-5")
-
-
 def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     """Return the exact interval of a binomial proportion; each end misses with at most alpha/2.
 

@@ -18,7 +18,6 @@ from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import check_positive_delta
 from adversaries.statistics.roots import find_root
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
@@ -73,7 +72,7 @@ class Accountant(ABC):
             InputError: the mechanism is unsupported, or delta is out of range.
         """
         self._check(mechanism)
-        check_positive_delta(delta)
+        gaussian.check_positive_delta(delta)
         return math.inf if mechanism.noiseless else self._epsilon(mechanism, delta)
 
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:

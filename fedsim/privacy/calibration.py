@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import check_positive_delta
+from adversaries.statistics.gaussian import check_positive_delta
 from adversaries.statistics.roots import find_root
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import accountant

@@ -14,7 +14,7 @@ import scipy
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import check_positive_delta
+from adversaries.statistics.gaussian import check_positive_delta
 from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import Mechanism

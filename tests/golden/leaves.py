@@ -45,12 +45,8 @@ def of_text(text: str, places: dict[str, str]) -> Values:
 def _of_file(path: Path, places: dict[str, str]) -> Iterator[tuple[str, Any]]:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
-            for name in sorted({*arrays.files} - APART - {"run"}):
-                if name == "experiment":  # JSON text, with the run's random name
-                    held = of_text(arrays[name].tobytes().decode(), places)
-                    yield from ((f"{name}.{key}", held[key]) for key in held if key != "run")
-                else:
-                    yield name, np.ascontiguousarray(arrays[name])
+            for name in sorted({*arrays.files} - APART - {"run", "experiment"}):
+                yield name, np.ascontiguousarray(arrays[name])
     elif path.suffix == ".json":
         yield from of_text(path.read_text(encoding="utf-8"), places).items()
     elif path.suffix == ".jsonl":

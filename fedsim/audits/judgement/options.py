@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import check_positive_delta, significance
+from adversaries.statistics.gaussian import check_positive_delta
+from adversaries.statistics.intervals import significance
 from fedsim.audits.judgement.claim import Claim
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring

@@ -51,7 +51,7 @@ class Batches:
         values = to_run_config(self.config).items()
         kept = sorted((key, value) for key, value in values if key not in left_out)
         text = json.dumps([self.directory.identity, trials.start, trials.stop, kept])
-        return np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype=np.uint8)
+        return np.frombuffer(hashlib.sha256(text.encode()).hexdigest().encode(), dtype=np.uint8)
 
     def check(
         self, file: str, mark: npt.NDArray[Any], trials: range, transcript: bool = False

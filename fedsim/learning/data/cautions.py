@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.learning.data import Dataset
-from fedsim.learning.data.csv_file import PLAIN
+from fedsim.learning.data.dataset import PLAIN
 
 MOST_FEATURES = 20
 """So many categories, or records, never cause a remark."""

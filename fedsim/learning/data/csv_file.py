@@ -5,18 +5,12 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-
-Separator = Literal[",", ";", "\t", "|"]
-Decimal = Literal[".", ","]
-Encoding = Literal["utf-8", "windows-1252", "utf-16"]
-"""Windows-1252 contains every printable character of latin-1 at the same place."""
+from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat, Decimal, Encoding, Separator
 
 SEPARATORS: tuple[Separator, ...] = (",", ";", "\t", "|")
 
@@ -29,25 +23,6 @@ WITH_COMMA = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+")
 WITH_POINT = re.compile(r"[+-]?[0-9]+\.[0-9]+")
 
 Rows = list[list[str]]
-Columns = Mapping[str, Sequence[str]]
-"""Columns of a table as text, [N] by name."""
-
-
-@dataclass(frozen=True)
-class CsvFormat:
-    """How a file of separated values is written."""
-
-    separator: Separator = ","
-    decimal: Decimal = "."
-    encoding: Encoding = "utf-8"
-
-    def __str__(self) -> str:
-        mark = "commas" if self.decimal == "," else "points"
-        return f"values separated by {self.separator!r}, decimal {mark}, {self.encoding}"
-
-
-PLAIN = CsvFormat()
-"""UTF-8, commas and decimal points."""
 
 
 def read_bytes(path: Path) -> bytes:

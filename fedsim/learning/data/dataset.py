@@ -10,10 +10,34 @@ import numpy.typing as npt
 
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
-from fedsim.learning.data.csv_file import PLAIN, CsvFormat
 
 STEPS = 2**20
 """Steps of a range; float32 represents all of them exactly."""
+
+Separator = Literal[",", ";", "\t", "|"]
+Decimal = Literal[".", ","]
+Encoding = Literal["utf-8", "windows-1252", "utf-16"]
+"""Windows-1252 contains every printable character of latin-1 at the same place."""
+
+Columns = Mapping[str, Sequence[str]]
+"""Columns of a table as text, [N] by name."""
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a file of separated values is written."""
+
+    separator: Separator = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
+
+    def __str__(self) -> str:
+        mark = "commas" if self.decimal == "," else "points"
+        return f"values separated by {self.separator!r}, decimal {mark}, {self.encoding}"
+
+
+PLAIN = CsvFormat()
+"""UTF-8, commas and decimal points."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
-from fedsim.learning.data import arrays, csv_file
-from fedsim.learning.data.csv_file import PLAIN, Columns, CsvFormat
-from fedsim.learning.data.dataset import Source
+from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat, Source
 
 TABLES = (".csv", ".parquet", ".npz", ".txt")
 ENDINGS = ", ".join(TABLES)
@@ -63,8 +61,12 @@ def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat
     if not place.is_file() or place.suffix not in TABLES:
         raise InputError(f"there is no table '{path}'; give a file that ends in {ENDINGS}")
     if place.suffix == ".csv":
+        from fedsim.learning.data import csv_file  # noqa: PLC0415  (CSV files only)
+
         return csv_file.read(place, agreed)
     if place.suffix == ".npz":
+        from fedsim.learning.data import arrays  # noqa: PLC0415  (arrays only)
+
         found = arrays.arrays(place)
         return {name: as_text(values.tolist()) for name, values in found.items()}, PLAIN
     return (_parquet if place.suffix == ".parquet" else _lines)(place), PLAIN

@@ -12,12 +12,10 @@ import numpy.typing as npt
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.learning.data import arrays, files
+from fedsim.learning.data import files
 from fedsim.learning.data import schema as schemas
-from fedsim.learning.data.arrays import FEATURES, LABELS
 from fedsim.learning.data.columns import Problem
-from fedsim.learning.data.csv_file import Columns
-from fedsim.learning.data.dataset import Dataset, Records, TargetRange
+from fedsim.learning.data.dataset import Columns, Dataset, Records, TargetRange
 from fedsim.learning.data.schema import Schema
 
 LOG = logging.getLogger("fedsim.records")
@@ -90,7 +88,7 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
     raw_labels: Sequence[str] | None
     if schema.image is not None:
         images, raw_labels = _pictures(path, schema.image.shape)
-        features, label = schema.pixels(images, where), LABELS
+        features, label = schema.pixels(images, where), "labels"
     else:
         columns, label = _columns(path, schema), schema.label
         raw_labels = columns.get(label)
@@ -166,6 +164,8 @@ def _columns(path: str, schema: Schema) -> Columns:
 
 def _pictures(path: str, shape: Sequence[int]) -> tuple[npt.NDArray[Any], Sequence[str] | None]:
     """Return pictures as numbers [N, C, H, W], and their labels as text, [N]."""
+    from fedsim.learning.data import arrays  # noqa: PLC0415  (pictures only)
+
     place = Path(path).expanduser()
     if place.is_dir():
         from fedsim.learning.data import idx, pictures  # noqa: PLC0415  (a format's alone)
@@ -179,16 +179,16 @@ def _pictures(path: str, shape: Sequence[int]) -> tuple[npt.NDArray[Any], Sequen
     if not registry.is_code(path) and not (place.is_file() and place.suffix == ".npz"):
         raise InputError(f"there are no pictures at '{path}'; give an .npz file, or a folder")
     given = _called(path) if registry.is_code(path) else arrays.arrays(place)
-    if FEATURES not in given:
+    if arrays.FEATURES not in given:
         raise InputError(
-            f"'{path}' has no array '{FEATURES}', it has {', '.join(given) or 'none'}; save "
-            f"pictures with numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
+            f"'{path}' has no array '{arrays.FEATURES}', it has {', '.join(given) or 'none'}; save "
+            f"pictures with numpy.savez(file, {arrays.FEATURES}=..., {arrays.LABELS}=...)"
         )
-    images, labels = given[FEATURES], given.get(LABELS)
+    images, labels = given[arrays.FEATURES], given.get(arrays.LABELS)
     if images.dtype.kind not in "buif" or images.ndim not in (3, 4):
         raise InputError(
-            f"'{path}' has {FEATURES} of {images.dtype} {images.shape}; give numbers [N, H, W], "
-            "[N, C, H, W] or [N, H, W, C]"
+            f"'{path}' has {arrays.FEATURES} of {images.dtype} {images.shape}; give numbers "
+            "[N, H, W], [N, C, H, W] or [N, H, W, C]"
         )
     named = None if labels is None else files.as_text(arrays.numbered(labels).tolist())
     return arrays.channels_first(images), named

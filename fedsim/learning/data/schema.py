@@ -28,8 +28,7 @@ from fedsim.learning.data.columns import (
     number_of,
     shortened,
 )
-from fedsim.learning.data.csv_file import CsvFormat, Decimal, Encoding, Separator
-from fedsim.learning.data.dataset import TargetRange
+from fedsim.learning.data.dataset import CsvFormat, Decimal, Encoding, Separator, TargetRange
 
 Floats = npt.NDArray[np.float32]
 

@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.common import private_files
 from fedsim.learning.data import files
 from fedsim.learning.data.columns import MISSING
-from fedsim.learning.data.csv_file import PLAIN, CsvFormat
+from fedsim.learning.data.dataset import PLAIN, CsvFormat
 from fedsim.learning.data.schema import MARK
 
 MOST_VALUES = 50

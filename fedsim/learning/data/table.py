@@ -11,8 +11,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.learning.data import csv_file
 from fedsim.learning.data.columns import LARGEST, Column, NumberColumn, Values, is_missing
-from fedsim.learning.data.csv_file import PLAIN, CsvFormat
-from fedsim.learning.data.dataset import Dataset, Records, Source, numbered_labels
+from fedsim.learning.data.dataset import PLAIN, CsvFormat, Dataset, Records, Source, numbered_labels
 
 MOST_CATEGORIES = 1000
 """A text column with more values probably holds names or dates, which one-hot cannot describe."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedsim.common.blocks import slices
 
@@ -275,3 +275,32 @@ def weighted_sum(gradients: Sequence[Gradient], weights: Tensor) -> Tensor:
 def formed(gradients: Sequence[Gradient]) -> Tensor:
     """Return the gradients of all parameters as one vector each, [T, n, P]."""
     return torch.cat([gradient.formed() for gradient in gradients], dim=-1)
+
+
+Backward = Callable[[Tensor], dict[str, Gradient]]
+"""Maps the output-gradient e [T, n, *shape], which it may overwrite, to gradients by parameter."""
+
+Rule = Callable[[nn.Module, dict[str, Tensor], Tensor], tuple[Tensor, Backward]]
+"""Layer, parameters {name: [T, *shape]}, input x [t, n, *shape] -> output [T, n, *shape], backward.
+
+t = 1 where all trials share the input, else T.
+"""
+
+
+def together(rule: Rule) -> Rule:
+    """Return a rule that runs trials which share their parameters in memory as one trial."""
+
+    def run(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
+        trials = len(x)
+        if trials == 1 or any(len(p) != trials or p.stride(0) for p in parameters.values()):
+            return rule(layer, parameters, x)
+        one = {name: values[:1] for name, values in parameters.items()}
+        output, backward = rule(layer, one, x.flatten(0, 1)[None])
+
+        def apart(errors: Tensor) -> dict[str, Gradient]:
+            gradients = backward(errors.flatten(0, 1)[None])
+            return {name: each.regrouped(trials) for name, each in gradients.items()}
+
+        return output[0].unflatten(0, (trials, -1)), apart
+
+    return run

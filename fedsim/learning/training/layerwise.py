@@ -14,8 +14,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
 from fedsim.common.device import Precision, at_least_float32, reduced
-from fedsim.learning.training.gradients import Gradient, joined, weighted_sum
-from fedsim.learning.training.layers import Backward, Rule, by_torch_func, refusal, rule_of
+from fedsim.learning.training.gradients import Backward, Gradient, Rule, joined, weighted_sum
+from fedsim.learning.training.layers import by_torch_func, refusal, rule_of
 from fedsim.learning.training.models import (
     ChannelAffine,
     flatten,

@@ -66,7 +66,7 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
     for round, (before, after) in enumerate(itertools.pairwise(grid.received), start=1):
         there = sampling.joined(0, round, 5, JOINING)
         assert grid.asked[round] == {*np.flatnonzero(there).tolist(), 4}
-        assert rows[round - 1].participants == tuple(np.flatnonzero(there))
+        assert rows[round - 1].clients == tuple(np.flatnonzero(there))
         coins = sampling.participation(0, trials, round, records, RATE)
         assert coins is not None
         taken = torch.tensor(coins & there[known.client_of])
