@@ -34,7 +34,7 @@ HELD = {
     "fedsim/configuration": 1_600,
     "fedsim/learning": 7_600,
     "fedsim/game": 3_700,
-    "fedsim/federation": 8_100,
+    "fedsim/federation": 8_200,
     "fedsim/deployment": 2_300,
     "fedsim/audits": 12_300,
     "fedsim/reports": 8_000,
