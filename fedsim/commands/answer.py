@@ -262,8 +262,7 @@ def of_study(told: "Told", **own: Any) -> Answer:
         told: what the study says.
         own: other fields of the answer.
     """
-    lines = [line for group in told.table.groups for line in group.lines] if told.table else []
-    cells = [[line.name.text, *(cell.text for cell in line.cells)] for line in lines]
+    rows = told.table.rows if told.table else ()
     headings = told.table.headings if told.table else ()
-    table = [dict(zip(headings, each, strict=True)) for each in cells]
+    table = [dict(zip(headings, each, strict=True)) for each in rows]
     return Answer(**{"report": told.report, "table": table, "_told": lambda: told, **own})

@@ -61,12 +61,7 @@ def data(
     from fedsim.reports import distribution_report as pages  # noqa: PLC0415
 
     report = pages.assemble(configured(source, changed(changes), None).experiment)
-    return Answer(
-        report=report,
-        details=report,
-        _blocks=lambda: pages.blocks(report),
-        _terminal=lambda: pages.summary(report),
-    )
+    return Answer(report=report, details=report, _blocks=lambda: pages.blocks(report))
 
 
 def _is_table(path: Path) -> bool:

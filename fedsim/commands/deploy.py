@@ -13,7 +13,7 @@ from fedsim.commands.run import Run, Training, load, trained
 from fedsim.commands.settings import Change, Given, Progress, changed, configured, console
 from fedsim.common import reading
 from fedsim.common.strict_json import report_json
-from fedsim.reports.document.blocks import Cell, Group, Line, Mark, Table
+from fedsim.reports.document.blocks import Mark, tabulated
 
 LONGEST = 3650
 """Most days of a certificate."""
@@ -118,26 +118,15 @@ def check(directory: Path, /, *, machine: str | None = None) -> Answer:
     wrong = sum(one.state == WRONG for one in found)
     kinds = {OK: "good", NOTE: "caution", WRONG: "alarm"}
 
-    def table() -> Table:
-        lines = [
-            Line(
-                Cell(one.machine),
-                [
-                    Cell(one.what, style=""),
-                    Cell("", mark=Mark(one.state, kinds[one.state]), style=""),
-                    Cell(one.message, style=""),
-                ],
-            )
-            for one in found
-        ]
-        return Table(("machine", "what", "state", "message"), [Group("", lines)])
-
+    rows = [
+        (one.machine, one.what, Mark(kinds[one.state], one.state), one.message) for one in found
+    ]
     findings = [vars(one) for one in found]
     return Answer(
         report={"wrong": wrong, "findings": findings},
         table=findings,
         status=1 if wrong else 0,
-        _blocks=lambda: [table()],
+        _blocks=lambda: [tabulated(("machine", "what", "state", "message"), rows)],
     )
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from adversaries.errors import InputError
 from fedsim.commands.answer import Answer, lines
@@ -10,6 +10,14 @@ from fedsim.commands.settings import Change, changed
 
 if TYPE_CHECKING:  # pydantic
     from fedsim.configuration import Scalar
+
+USUAL: "dict[str, Scalar]" = {
+    "federation.clients": 3,
+    "federation.trust": "central",
+    "training.rounds": 30,
+    "privacy.rho-beta": 0.9,
+}
+"""What every first configuration states, unless KEY=VALUE does."""
 
 READING = {"data.public-schema", "data.exclude", "data.target", "data.classes", "data.name"}
 """Keys with which the user says how a table is read."""
@@ -21,10 +29,6 @@ def init(
     *changes: Change,
     data: str = "digits",
     label: str = "label",
-    clients: int = 3,
-    trust: Literal["central", "local", "distributed"] = "central",
-    max_belief: float = 0.9,
-    rounds: int = 30,
     list_: bool = False,
 ) -> Answer:
     """Write a commented configuration for your data.
@@ -35,20 +39,15 @@ def init(
     For a CSV file, it also writes a public schema beside FILE. Lines of it that disclose something
     about the records are marked.
 
-    Example: fedsim init hospital.toml --data patients.csv --label diagnosis
+    Example: fedsim init hospital.toml --data patients.csv --label diagnosis federation.clients=5
 
     Then: fedsim choose hospital.toml --max-belief 0.9, and fedsim run hospital.toml
 
     Args:
         file: path of the new file.
-        changes: other configuration keys, as KEY=VALUE.
+        changes: values of configuration keys, as KEY=VALUE, such as federation.clients=5.
         data: digits, breast-cancer, or a CSV file, .npz file or folder of your own.
         label: column of the labels in a CSV file.
-        clients: number of clients (m), at least 2.
-        trust: party that adds the noise: the server (central), each client to its own message
-            (local), or each client a share of it (distributed).
-        max_belief: largest belief of the adversary, 0.5 to 1.
-        rounds: number of rounds (k).
         list_: list the bundled configurations, and write nothing.
 
     Returns:
@@ -64,21 +63,7 @@ def init(
     file = Path(file)
     if file.exists():
         raise InputError(f"'{file}' exists; name another file, or delete it")
-    for name, number, least in (("clients", clients, 2), ("rounds", rounds, 1)):
-        if number < least:
-            raise InputError(f"--{name} is {number}; give at least {least}")
-    if not 0.5 < max_belief < 1:
-        raise InputError(
-            f"--max-belief is {max_belief:g}; give a number above 0.5 (a guess) and below 1 "
-            "(certainty), such as 0.9"
-        )
-    settings: dict[str, Scalar] = {
-        "federation.clients": clients,
-        "federation.trust": trust,
-        "training.rounds": rounds,
-        "privacy.rho-beta": max_belief,
-    }
-    return _write(file, data, label, settings | changed(changes))
+    return _write(file, data, label, {**USUAL, **changed(changes)})
 
 
 def _examples() -> Answer:

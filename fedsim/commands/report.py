@@ -145,7 +145,6 @@ def _compared(places: Sequence[Path], directories: Sequence[RunDirectory]) -> An
         table=rows,
         details=rows,
         _blocks=lambda: comparison.blocks(rows),
-        _terminal=lambda: comparison.summary(rows),
     )
 
 

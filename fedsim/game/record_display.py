@@ -1,4 +1,4 @@
-"""A pair of records for a person to compare: two pictures, or the attributes that differ."""
+"""A record for a person to see: a picture, or its most unusual attributes."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.neighbours.dataset_sensitivity import Pair
 from fedsim.learning.data import Split
 
 Pixels = npt.NDArray[np.float32]
@@ -22,31 +21,17 @@ ROUNDING = 1e-6
 """Relative difference of two distances that is due to rounding."""
 
 SHOWN = 10
-"""Number of attributes of a pair that are shown: those that differ most."""
+"""Number of attributes that are shown: those that differ most."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """Text of one attribute in two records; `share` of D's records differ at least as far."""
+    """Text of an attribute, and of a typical one; `share` of D differ at least as far from it."""
 
     name: str
     value: str
     other: str
     share: float
-
-
-@dataclass(frozen=True)
-class Differences:
-    attributes: tuple[Attribute, ...]
-    differing: int
-
-
-def images(split: Split, pair: Pair) -> tuple[Pixels, Pixels | None]:
-    """Return a record's picture and its replacement's, [H, W] or [H, W, 3]; None without one."""
-    record = picture(split.members_records.features[pair.record])
-    if pair.replacement is None:
-        return record, None
-    return record, picture(split.pool_records.features[pair.replacement])
 
 
 def picture(features: Pixels) -> Pixels:
@@ -58,15 +43,11 @@ def picture(features: Pixels) -> Pixels:
     return features.mean(axis=0)
 
 
-def differences(split: Split, pair: Pair) -> Differences:
-    """Return where a record differs from its replacement or a typical one, by scaled features."""
+def unusual(split: Split, place: int) -> list[Attribute]:
+    """Return where a record of D differs most from a typical one, by scaled features."""
     dataset = split.dataset
     members = split.members_records.features.reshape(len(split.members), -1)
-    record, replacement = members[pair.record], pair.replacement
-    if replacement is None:
-        other = _typical_features(split, members)
-    else:
-        other = split.pool_records.features[replacement].ravel()
+    record, other = members[place], _typical_features(split, members)
     of_all, columns = np.abs(members - other), dataset.columns
     if len(dataset.column_of):
         names = list(columns)  # several features may come from one column
@@ -74,23 +55,18 @@ def differences(split: Split, pair: Pair) -> Differences:
         of_all = of_all.astype(np.float64) @ is_of
     else:
         names = list(dataset.attributes) or [f"feature {i}" for i in range(members.shape[1])]
-    apart = of_all[pair.record]
+    apart = of_all[place]
     shares = (of_all >= apart * (1 - ROUNDING)).mean(axis=0)
 
     def attribute(i: int) -> Attribute:
         if not len(dataset.column_of):
             return Attribute(names[i], f"{record[i]:.4g}", f"{other[i]:.4g}", float(shares[i]))
-        values = columns[names[i]]
-        if replacement is None:
-            against = _typical(values[split.members], names[i] in dataset.categorical)
-        else:
-            against = values[split.pool[replacement]]
-        own = values[split.members[pair.record]]
-        return Attribute(names[i], _text(own), _text(against), float(shares[i]))
+        values = columns[names[i]][split.members]
+        against = _typical(values, names[i] in dataset.categorical)
+        return Attribute(names[i], _text(values[place]), _text(against), float(shares[i]))
 
     order = np.argsort(-apart, kind="stable")[:SHOWN]
-    differing = tuple(attribute(int(i)) for i in order if apart[i] > 0)
-    return Differences(differing, int(np.count_nonzero(apart)))
+    return [attribute(int(i)) for i in order if apart[i] > 0]
 
 
 def _typical_features(split: Split, members: Pixels) -> Pixels:
@@ -126,8 +102,7 @@ def shown(split: Split, record: int) -> dict[str, Any]:
         least, most = float(pixels.min()), float(pixels.max())
         scaled = 255 * (pixels - least) / max(most - least, 1e-12)
         return {"label": label, "pixels": np.rint(scaled).astype(int).tolist()}
-    unusual = differences(split, Pair(record, None, 0.0, "none")).attributes
-    return {"label": label, "attributes": [asdict(one) for one in unusual]}
+    return {"label": label, "attributes": [asdict(one) for one in unusual(split, record)]}
 
 
 def digest(split: Split) -> str:

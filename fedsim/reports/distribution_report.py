@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import RenderableType
 
 from adversaries.arrays import Ints
 from fedsim.configuration.objects import Experiment
@@ -13,7 +12,6 @@ from fedsim.learning.data import Records, Split, distribution
 from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.distribution import DataDistribution
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import terminal
 
 SHOWN_CLIENTS = 20
 TOP = 3
@@ -97,58 +95,41 @@ def _clients(
 
 
 VERDICT = (
-    "{clients} clients hold {sizes} records each (median {median:g}). To have the label mix of D, "
-    "on average {skew:.1%} of a client's records would need another label."
+    "{clients} clients hold {sizes} records each (median {median:g}). To have the label mix "
+    "of D, on average {skew:.1%} of a client's records would need another label. Skew: total "
+    "variation distance between the labels of a client and of D."
 )
-BY_KEY = " All records with the same value of '{key}' are at one client ({key_values} values in D)."
-EXPLAINED = "Skew: total variation distance between the labels of a client and of D."
-
-
-def _verdict(report: Report) -> str:
-    sizes, partition = report["sizes"], report["partition"]
-    least, most = sizes["min"], sizes["max"]
-    text = VERDICT.format(
-        clients=len(report["clients"]),
-        sizes=f"{least}" if least == most else f"{least} to {most}",
-        median=sizes["median"],
-        skew=report["label_skew"],
-    )
-    return text + (BY_KEY.format(**partition) if partition["key"] else "")
-
-
-def summary(report: Report) -> RenderableType:
-    facts, prose, _, explained = blocks(report)
-    table = terminal.table(_table(report, SHOWN_CLIENTS), dense=True)
-    more = len(report["clients"]) - SHOWN_CLIENTS
-    left_out = [doc.Prose(f"Clients not shown: {more}. --json lists them all.")] * (more > 0)
-    return terminal.shown(facts, table, *left_out, prose, explained)
+BY_KEY = "All records with the same value of '{key}' are at one client ({key_values} values in D)."
+LEFT_OUT = "Clients not shown: {}. --json lists them all."
 
 
 def blocks(report: Report) -> list[doc.Block]:
-    """Return the facts, the verdict, and a table of all clients."""
-    facts, verdict = doc.Listing(_facts(report)), doc.Prose(_verdict(report))
-    return [facts, verdict, _table(report), doc.Prose(EXPLAINED, small=True)]
+    """Return the facts, a table of the first clients, and what it says."""
+    clients, partition = report["clients"], report["partition"]
+    least, most, median = (report["sizes"][name] for name in ("min", "max", "median"))
+    sizes = f"{least}" if least == most else f"{least} to {most}"
+    skew = report["label_skew"]
+    verdict = VERDICT.format(clients=len(clients), sizes=sizes, median=median, skew=skew)
+    told = [verdict, *([BY_KEY.format(**partition)] if partition["key"] else [])]
+    if len(clients) > SHOWN_CLIENTS:
+        told.append(LEFT_OUT.format(len(clients) - SHOWN_CLIENTS))
+    return [doc.Listing(_facts(report)), _table(report), *map(doc.Prose, told)]
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     dataset, parts, partition = report["dataset"], report["parts"], report["partition"]
-    tests = dataset["test_records"]
-    scheme = partition["scheme"]
-    if partition["dirichlet_alpha"] is not None:
-        scheme += f", concentration {partition['dirichlet_alpha']:g}"
-    if partition["key"]:
-        scheme += f" '{partition['key']}', {partition['key_values']} values in D"
-    shape = "x".join(map(str, dataset["shape"]))
+    alpha = partition["dirichlet_alpha"]
     return [
         ("data", f"{dataset['name']} ({dataset['kind']})"),
-        ("records", f"{dataset['records']}{f', and {tests} for tests' if tests else ''}"),
-        ("features", f"{shape}, {dataset['classes']} classes"),
+        ("records", f"{dataset['records']}, and {dataset['test_records']} for tests"),
+        ("features", f"{'x'.join(map(str, dataset['shape']))}, {dataset['classes']} classes"),
         ("columns", distribution.named(dataset["columns"])),
         *(("check this", caution) for caution in dataset["cautions"]),
         ("D, trained on", _spread(parts["members"]["labels"])),
         ("held out", _spread(parts["held_out"]["labels"])),
         ("pool", _spread(parts["pool"]["labels"])),
-        ("partition", f"{scheme}, seed {partition['seed']}"),
+        ("partition", f"{partition['scheme']}, seed {partition['seed']}"),
+        *([] if alpha is None else [("concentration", f"{alpha:g}")]),
     ]
 
 
@@ -160,14 +141,13 @@ def _spread(labels: list[int]) -> str:
     return f"{records}; each label has {rarest:.1%} to {commonest:.1%} of them"
 
 
-def _table(report: Report, most: int | None = None) -> doc.Table:
-    """Return a table of the first clients; None for all."""
+def _table(report: Report) -> doc.Table:
     key, counted = report["partition"]["key"], report["dataset"]["classes"] <= COUNTED_CLASSES
     headings = ["client", "records", "share", "skew", "classes"]
     headings.append("records by label" if counted else "most of")
     headings += [f"largest values of '{key}'"] if key else []
     rows = []
-    for one in report["clients"][:most]:
+    for one in report["clients"][:SHOWN_CLIENTS]:
         labels = np.array(one["labels"])
         frequent = [label for label in np.argsort(-labels, kind="stable")[:TOP] if labels[label]]
         cells = [

@@ -13,9 +13,6 @@ from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html
 from fedsim.reports.document.first_screen import share
 from fedsim.reports.document.wording import counted, number, percent
-from fedsim.reports.figures import training_figures
-from fedsim.reports.sections import risks as risk_section
-from fedsim.reports.sections import target
 
 CONFIDENTIAL = (
     "Keep this report on this machine. Its numbers about single records have no noise, and they "
@@ -85,30 +82,18 @@ def told(report: ClientReport) -> doc.Told:
 
 
 def _exposed(training: ClientTraining) -> Iterator[doc.Block]:
-    yield doc.Heading(f"{training.name}: exposure of single records")
-    measured = training.measured
-    exposure = measured and measured.exposure
-    if measured and exposure:
+    if (exposure := training.exposure) is not None:
+        yield doc.Heading(f"{training.name}: exposure of single records")
         yield from (doc.Prose(EXPOSED), _exposures(exposure))
         rows = [[str(one.record), *_how(one)] for one in exposure.most_exposed]
         yield doc.tabulated(("record", *HOW[1:]), rows)
-        if measured.shown is not None:
-            name = f"Record {rows[0][0]}, the most exposed"
-            yield target.record(measured.shown, name, "This page is for its owner alone.")
-    if exposure and exposure.rounds:
-        rounds, shares = np.array(exposure.rounds), np.array(exposure.clipped_share)
-        caption = f"{training.name}: share of this client's gradients that were clipped, by round."
-        yield doc.Figure("clipped", training_figures.clipped_share(rounds, shares), "", caption)
 
 
 def _bars(training: ClientTraining) -> Iterator[doc.Bar]:
-    measured = training.measured
-    if measured is None:
-        return
-    limit = None if measured.advantage_bound is None else share(measured.advantage_bound)
-    if measured.exposure is not None:
+    limit = None if training.advantage_bound is None else share(training.advantage_bound)
+    if training.exposure is not None:
         mark = doc.Mark(verdicts.NOT_MEASURED.kind, verdicts.NOT_MEASURED.text)
-        bar, most = f"{training.name}: most exposed record", measured.exposure.highest.advantage
+        bar, most = f"{training.name}: most exposed record", training.exposure.highest.advantage
         yield doc.Bar(bar, mark, share(most), None, limit, how="its gradients allow")
 
 
@@ -167,23 +152,18 @@ AT_RANDOM = (
 
 
 def _told(training: ClientTraining) -> Iterator[str]:
-    measured = training.measured
-    if measured is None:
+    exposure = training.exposure
+    if training.gone:
         yield GONE.format(name=training.name)
-        return
-    exposure = measured.exposure
-    if sentence := risk_section.sentence({"any other party": measured.risks}):
-        yield f"{sentence} This holds for each record, by the noise that was charged."
-    if exposure is None:
+    elif exposure is None:
         yield WHOLE_CLIENT
     else:
-        kept = len(exposure.rounds)
-        if kept:
+        if kept := len(exposure.rounds):
             clipped = percent(float(np.mean(exposure.clipped_share)))
             rounds = counted(kept, "round")
-            yield CLIPPED.format(records=measured.records, rounds=rounds, share=clipped)
+            yield CLIPPED.format(records=training.records, rounds=rounds, share=clipped)
         if lost := exposure.answered - kept:
             answered = counted(exposure.answered, "answered round")
             yield NOT_KEPT.format(answered=answered, lost=lost)
-        if measured.sampling_rate < 1:
+        if training.sampling_rate < 1:
             yield AT_RANDOM

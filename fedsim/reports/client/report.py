@@ -25,7 +25,7 @@ from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.client.seen_models import AnsweredTraining, SeenTraining
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError, Terms
-from fedsim.game import federation, record_display
+from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training.clipped_block import MARGIN
 from fedsim.privacy import identifiability, risks
@@ -82,31 +82,25 @@ class Exposure:
 
 
 @dataclass(frozen=True)
-class MeasuredRecords:
-    """What was measured on the records that took part in a training.
+class ClientTraining:
+    """A training of the client.
 
     Attributes:
+        gone: whether data-path no longer holds the records that took part; nothing is measured.
+        records: number of records that took part.
         advantage_bound: largest advantage by the charged noise; None if nothing was charged.
         risks: success of an attack without the model, and its largest success with it.
-        exposure: None if the noise protects the client as a whole.
-        shown: the most exposed record; None unless the data are the client's own.
+        exposure: None if nothing is measured, or the noise protects the client as a whole.
     """
-
-    records: int
-    sampling_rate: float
-    advantage_bound: float | None
-    risks: Sequence[tuple[float, float]]
-    exposure: Exposure | None
-    shown: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
-class ClientTraining:
-    """A training of the client; measured: None if the records that took part are gone."""
 
     run: str
     name: str
-    measured: MeasuredRecords | None
+    gone: bool
+    records: int = 0
+    sampling_rate: float = 1.0
+    advantage_bound: float | None = None
+    risks: Sequence[tuple[float, float]] = ()
+    exposure: Exposure | None = None
 
 
 @dataclass(frozen=True)
@@ -160,12 +154,7 @@ class ClientReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report for JSON, but with infinite floats."""
-        trainings = [
-            {"run": one.run, "name": one.name, "gone": one.measured is None}
-            | (asdict(one.measured) if one.measured else {})
-            for one in self.trainings
-        ]
-        return {"kind": KIND, **asdict(self), "trainings": trainings}
+        return {"kind": KIND, **asdict(self)}
 
 
 def measurable(scheme: Scheme) -> bool:
@@ -260,11 +249,7 @@ def assemble(node: ClientNode) -> ClientReport:
         for mine in together.values()
         if (seen := {each.run: kept[each.run] for each in mine if each.run in kept})
     ]
-    measured: list[ClientTraining] = []
-    for training in trainings:
-        last = training.last
-        result = _measured(node, training)
-        measured.append(ClientTraining(last.run, last.config.run.name, result))
+    measured = [_measured(node, training) for training in trainings]
     limit, delta = node.terms.epsilon_limit, node.terms.delta_limit
     budget = ClientBudget(
         client_ledger.epsilon(answers, delta),
@@ -303,30 +288,29 @@ def _runs(
         )
 
 
-def _measured(node: ClientNode, training: AnsweredTraining) -> MeasuredRecords | None:
+def _measured(node: ClientNode, training: AnsweredTraining) -> ClientTraining:
     mine, last = training.answers, training.last
     config, data = last.config, _records_of(node, last, mine[-1].records)
     if data is None:
-        return None
-    charged = [answer.charged for answer in mine if answer.charged is not None]
-    records = data.owned_by(node.partition)
-    exposure = shown = None
+        return ClientTraining(last.run, config.run.name, gone=True)
+    charged = tuple(answer.charged for answer in mine if answer.charged is not None)
+    exposure = None
     if measurable(config.scheme):
         alone = admission.read_alone(config.scheme, node.values)
         exposure = measure(training, data, node.partition, node.terms.delta_limit, alone)
-        if data.split.dataset.name == OWN:
-            most = exposure.most_exposed[0].record
-            shown = record_display.shown(data.split, int(records[most]))
-    # Noise of a seed is no release that is charged, and hides nothing.
-    mechanism = Mechanism(tuple(charged), mine[0].neighbouring) if charged else None
-    return MeasuredRecords(
-        len(records),
-        config.training.sampling_rate,
-        None if mechanism is None else identifiability.rho_alpha(mechanism),
-        () if mechanism is None else risks.success_by_baseline(mechanism),
-        exposure,
-        shown,
+    result = ClientTraining(
+        last.run,
+        config.run.name,
+        gone=False,
+        records=len(data.owned_by(node.partition)),
+        sampling_rate=config.training.sampling_rate,
+        exposure=exposure,
     )
+    if not charged:  # noise of a seed is no release that is charged, and hides nothing
+        return result
+    mechanism = Mechanism(charged, mine[0].neighbouring)
+    most, at_most = identifiability.rho_alpha(mechanism), risks.success_by_baseline(mechanism)
+    return replace(result, advantage_bound=most, risks=at_most)
 
 
 def _records_of(node: ClientNode, training: SeenTraining, digest: str) -> Federation | None:

@@ -70,41 +70,18 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of a table; style: "value" for measurements, "limit" for other numbers, "" else."""
-
-    text: Words
-    detail: str = ""
-    mark: Mark | None = None
-    style: str = "limit"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of a table, with a cell for each other heading."""
-
-    name: Cell
-    cells: Sequence[Cell]
-
-
-@dataclass(frozen=True)
-class Group:
-    title: str
-    lines: Sequence[Line]
-
-
-@dataclass(frozen=True)
 class Table:
     """A table.
 
     Attributes:
-        headings: of the columns, first of the column with the rows' names; () for none.
+        headings: of the columns, first of the column with the rows' names; all "" for none.
+        rows: cells, first the name.
         style: class on the page; a stacked table has a line for each cell on a narrow screen.
     """
 
     kind: ClassVar = "table"
     headings: Sequence[str]
-    groups: Sequence[Group]
+    rows: Sequence[Sequence[Words]]
     style: str = "stacked"
 
 
@@ -260,18 +237,12 @@ class Told:
 
 
 def tabulated(
-    headings: Sequence[str], rows: Iterable[Sequence[str | None]], style: str = "stacked"
+    headings: Sequence[str], rows: Iterable[Sequence[Words | None]], style: str = "stacked"
 ) -> Table:
-    """Return a table of texts; the first text of a row is its name, None is a dash."""
-    lines = [
-        Line(Cell(_or_dash(name)), [Cell(_or_dash(value), style="") for value in values])
-        for name, *values in rows
-    ]
-    return Table(headings, [Group("", lines)], style)
-
-
-def _or_dash(text: str | None) -> str:
-    return DASH if text is None else text
+    """Return a table; the first cell of a row is its name, None is a dash."""
+    return Table(
+        headings, [[DASH if each is None else each for each in row] for row in rows], style
+    )
 
 
 def figures_in(blocks: Iterable[Block]) -> dict[str, Figure]:

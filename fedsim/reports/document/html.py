@@ -56,17 +56,8 @@ BLOCKS = """\
 {% endmacro %}
 {% macro table(block, page) %}
 {% call grid(block.headings, page, block.style) %}
-{% for group in block.groups %}
-{% for line in group.lines %}
-<tr><th scope="row"{% if block.headings %} data-label="{{ block.headings[0] }}"{% endif %}>\
-{{ line.name.text | worded }}\
-{% if line.name.detail %}<small>{{ line.name.detail }}</small>{% endif %}</th>\
-{% for found in line.cells %}\
-<td{% if found.style %} class="{{ found.style }}"{% endif %} \
-data-label="{{ block.headings[loop.index] if block.headings else '' }}">\
-{% if found.mark %}{{ found.mark | worded }} {% endif %}{{ found.text | worded }}\
-{% if found.detail %}<small>{{ found.detail }}</small>{% endif %}</td>{% endfor %}</tr>
-{% endfor %}
+{% for each in block.rows %}
+{{ row(block.headings, each[0], each[1:]) }}
 {% endfor %}
 {% endcall %}
 {% endmacro %}

@@ -15,7 +15,6 @@ from fedsim.common import foreign_text
 from fedsim.reports.document.blocks import (
     Block,
     Bullets,
-    Cell,
     Code,
     Heading,
     Label,
@@ -27,6 +26,7 @@ from fedsim.reports.document.blocks import (
     Table,
     Told,
     Words,
+    tabulated,
 )
 from fedsim.reports.document.wording import counted
 
@@ -109,7 +109,7 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
         yield Paragraph(observers(told))
         yield gap
     elif told.table is not None:
-        yield Paragraph(table(told.table, dense=True))
+        yield Paragraph(table(told.table))
     if told.legend:
         yield Paragraph(Text(told.legend), LEGEND)
     for place, text in enumerate(told.remarks):
@@ -154,7 +154,7 @@ def _shown(block: Block | RenderableType) -> RenderableType:
             colour = COLOURS["alarm"] if block.alarming else "bold"
             return Text(f"{block.title} {_plain(block.text)}".strip(), colour)
         case Listing():
-            return listing(block)
+            return table(tabulated(("", ""), block.entries))
         case Table():
             return table(block)
         case str() | Text() | rich.table.Table() | Group() | Fitted():
@@ -162,28 +162,18 @@ def _shown(block: Block | RenderableType) -> RenderableType:
     raise TypeError(f"{type(block).__name__} has no place on the terminal")
 
 
-def listing(block: Listing, caption: str = "") -> rich.table.Table:
-    drawn = rich.table.Table(show_header=False, caption=caption or None)
-    for name, value in block.entries:
-        drawn.add_row(Text(name), Text(value))
-    return drawn
-
-
-def table(
-    block: Table, title: str = "", caption: str = "", dense: bool = False
-) -> rich.table.Table:
+def table(block: Table, title: str = "") -> rich.table.Table:
     """Return a table as the terminal shows it: columns of numbers are flush right."""
     drawn = rich.table.Table(
         title=Text(title) if title else None,
         title_justify="left",
-        caption=Text(caption) if caption else None,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD if dense else box.HEAVY_HEAD,
-        padding=0 if dense else (0, 1),
+        show_header=any(block.headings),
+        box=box.SIMPLE_HEAD,
+        padding=0,
     )
-    lines = [[line.name, *line.cells] for group in block.groups for line in group.lines]
+    lines = [[_plain(cell).split("\n") for cell in row] for row in block.rows]
     for place, heading in enumerate(block.headings):
-        column = [_lines(cells[place]) for cells in lines]
+        column = [cells[place] for cells in lines]
         numbers = any(column) and all(map(_is_number, column))
         drawn.add_column(
             Text(heading),
@@ -191,10 +181,8 @@ def table(
             min_width=_widest(column, numbers),
             overflow="fold",
         )
-    for group in block.groups:
-        drawn.add_section()
-        for line in group.lines:
-            drawn.add_row(*(Text("\n".join(_lines(cell))) for cell in [line.name, *line.cells]))
+    for row in block.rows:
+        drawn.add_row(*(Text(_plain(cell)) for cell in row))
     return drawn
 
 
@@ -211,15 +199,10 @@ def observers(told: Told) -> rich.table.Table:
     return drawn
 
 
-def _lines(cell: Cell) -> list[str]:
-    text = f"{cell.mark.text}. {_plain(cell.text)}" if cell.mark else _plain(cell.text)
-    return [*text.split("\n"), *([cell.detail] if cell.detail else [])] if text else []
-
-
 def _is_number(lines: Sequence[str]) -> bool:
     """Return whether a cell begins with a number, or is infinite, a dash or empty."""
     number = r"[≥≤<>−+ -]*([\d∞–](?!.*[a-z]{4})|inf$)"  # "3 rounds" is a text
-    return not lines or re.match(number, lines[0]) is not None
+    return not lines[0] or re.match(number, lines[0]) is not None
 
 
 def _widest(column: Sequence[Sequence[str]], numbers: bool) -> int:
@@ -261,8 +244,7 @@ def _rendered(block: Block, level: int) -> str:
         case Bullets():
             return "".join(f"- {_markdown_words(item)}\n" for item in block.items)
         case Table():
-            rows = [[line.name, *line.cells] for group in block.groups for line in group.lines]
-            cells = [[_markdown_words(cell.text) for cell in row] for row in rows]
+            cells = [[_markdown_words(cell) for cell in row] for row in block.rows]
             lines = [f"| {' | '.join(row)} |" for row in [list(block.headings), *cells]]
             lines.insert(1, "|---" * len(block.headings) + "|")
             return "".join(f"{line}\n" for line in lines)

@@ -227,23 +227,3 @@ def _scale(axes: Axes, panel: Panel) -> None:
                 axis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}%"))
         case "free":
             axes.margins(y=0.05)
-
-
-@dataclass(frozen=True, eq=False)
-class Images(Plot):
-    """Grey pictures [H, W] with titles, by their places in rows of `across`."""
-
-    images: Mapping[int, tuple[str, npt.NDArray[np.float32]]] = field(default_factory=dict)
-    across: int = 6
-
-    @cached_property
-    def figure(self) -> Figure:
-        deep = 1 + max(self.images) // self.across
-        with canvas.panels(deep, self.across, height=0.3 + 1.25 * deep) as (figure, grid):
-            for axes in grid:
-                axes.set_axis_off()
-            for place, (title, image) in self.images.items():
-                drawn = grid[place].imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="none")
-                drawn.set_gid(f"picture-{place}")  # the same picture may stand twice
-                grid[place].set_title(title, fontsize=8.5, fontweight="normal")
-        return figure

@@ -1,7 +1,6 @@
 """Plots of log-odds and beliefs, by round and at the end, and of the success of attacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
@@ -133,39 +132,6 @@ def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Plot:
     ]
     across = "score: inner product with the aggregates, summed over rounds"
     return Plot([Panel(curves, "canaries", across)])
-
-
-@dataclass(frozen=True)
-class MeasuredCurve:
-    label: str
-    value: float | None
-    interval: tuple[float, float] | None
-
-
-def advantages(
-    measured: Sequence[MeasuredCurve],
-    *,
-    bound: float | None,
-    prediction: float | None,
-    theorem2: float | None,
-) -> Plot:
-    """Return a plot of measured advantages with their intervals against theory."""
-    ends = [one.interval or (one.value, one.value) for one in measured]
-    points = Curve(
-        "measured",
-        [one.label for one in measured],
-        [one.value for one in measured],
-        look="points",
-        low=[low for low, _ in ends],
-        high=[high for _, high in ends],
-    )
-    levels = (
-        ("bound ρα", bound, INK, "line"),
-        ("prediction", prediction, VERMILION, "dashed"),
-        ("Theorem 2 (not a valid limit)", theorem2, MUTED, "dotted"),
-    )
-    drawn = [Level(f"{n}: {v:.3f}", v, c, look) for n, v, c, look in levels if v is not None]
-    return Plot([Panel([points], "advantage over a coin", "", levels=drawn)])
 
 
 def epsilons(

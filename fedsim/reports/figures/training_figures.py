@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from adversaries.arrays import Floats, Ints
 from adversaries.attacks.roc import FEWEST_FALSE
@@ -19,10 +18,9 @@ from fedsim.reports.figures.canvas import (
     QUANTILES,
     VERMILION,
 )
-from fedsim.reports.figures.plot import Curve, Images, Level, Panel, Plot
+from fedsim.reports.figures.plot import Curve, Level, Panel, Plot
 from fedsim.reports.figures.run_figures import one_among_others, quantile_band
 
-Pixels = npt.NDArray[np.float32]
 Rates = tuple[Sequence[float], Sequence[float]]
 """False and true positive rates, [m] each, ascending."""
 
@@ -56,27 +54,12 @@ def realised_noise(
     return Plot([Panel(curves, "standard deviation of the noise", scale="zero")])
 
 
-def clipped_share(rounds: Ints, share: Floats) -> Plot:
-    return Plot([Panel([Curve("share", rounds, share)], "clipped gradients", scale="percent")])
-
-
 def noise_limits(rounds: Ints, limits: Mapping[str, Floats]) -> Plot:
     """Return a plot of how many times the claimed noise there is at most, after every round."""
     least = min(limits, key=lambda name: limits[name][-1])
     curves = one_among_others(rounds, limits, least, "the least")
     levels = [Level("claimed noise", 1.0)]
     return Plot([Panel(curves, "largest noise, over the claimed", levels=levels, scale="zero")])
-
-
-def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | None]]) -> Images:
-    """Return pictures in rows, each above its replacement, if any."""
-    across, placed = 6, dict[int, tuple[str, Pixels]]()
-    rows = 1 if pairs[0][1] is None else 2
-    for place, (title, pair) in enumerate(zip(titles, pairs, strict=True)):
-        below, right = divmod(place, across)
-        for row, image in enumerate(image for image in pair if image is not None):
-            placed[(below * rows + row) * across + right] = "" if row else title, image
-    return Images((), images=placed, across=across)
 
 
 @dataclass(frozen=True)

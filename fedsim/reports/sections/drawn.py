@@ -8,16 +8,12 @@ import numpy as np
 
 from adversaries.statistics.forecast import trial_mu
 from fedsim.audits.results.report import Report
-from fedsim.audits.run import empirical
 from fedsim.reports.document.blocks import Figure
 from fedsim.reports.document.wording import number
 from fedsim.reports.figures import run_figures, training_figures
-from fedsim.reports.figures.run_figures import MeasuredCurve
 from fedsim.reports.sections.observers import NAMES
 from fedsim.reports.sections.section import (
-    attack_names,
     confidence_of,
-    is_client,
     is_clipped,
     is_sampled,
     is_scored,
@@ -41,7 +37,7 @@ def figures(report: Report, seen: Arrays) -> Iterator[Figure]:
 
 
 def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
-    rho_beta, limit = report.accounted.rho_beta, report.here.limit.rho_alpha
+    rho_beta = report.accounted.rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
     odds = np.clip(seen["log_odds"], -CERTAIN, CERTAIN)
     yield Figure(
@@ -54,18 +50,6 @@ def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
     )
     if np.isfinite(seen["log_odds"][:, -1]).all():
         yield _log_odds(report, seen)
-    if attacks := list(_measured(report)):
-        yield Figure(
-            "advantage",
-            run_figures.advantages(
-                attacks,
-                bound=limit,
-                prediction=report.prediction.advantage,
-                theorem2=report.bounds.theorem2_rho_alpha,
-            ),
-            "Advantage of every attack.",
-            f"Measured, with {confidence_of(report)}intervals. The limit ρα is {number(limit)}.",
-        )
     if report.vantage != "released-model" and not is_scored(report):
         yield _sensitivity(report, seen)
     if report.trade_offs:
@@ -79,16 +63,6 @@ def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
             f"{confidence_of(report)}confidence, the pale band holds at all thresholds at once; a "
             "lower edge above the curve of theory would disprove the claimed noise.",
         )
-
-
-def _measured(report: Report) -> Iterator[MeasuredCurve]:
-    """Yield the advantages that were measured: none where too few trials were played."""
-    if (advantage := report.attack.advantage) is not None:
-        yield MeasuredCurve("this adversary", advantage, report.attack.interval)
-    attack = report.membership_inference.get(empirical.CHALLENGE)
-    if attack and attack.advantage is not None:
-        name = attack_names(empirical.CHALLENGE, is_client(report))[0]
-        yield MeasuredCurve(name, attack.advantage, attack.advantage_interval)
 
 
 CURVES = {

@@ -156,7 +156,7 @@ reconstruction. {{ observers.holds_for(report) }}</p>
 {{ table(risk_table, page) }}
 """
 
-OBSERVED = '{{ drawn("log-odds") }}\n{{ drawn("advantage") }}\n{{ drawn("sensitivity") }}'
+OBSERVED = '{{ drawn("log-odds") }}\n{{ drawn("sensitivity") }}'
 
 CURVES = """
 {% for name, curve in report.trade_offs.items() if curve.surely_above > 0 %}
@@ -400,7 +400,7 @@ SECTIONS = (
     Section("The crafted target", CRAFTED, "report.crafted"),
     Section("What the model is worth", UTILITY),
     Section("How likely is re-identification?", RISKS),
-    Section("Log-odds, advantages and sensitivity", OBSERVED, "'advantage' in figures", True),
+    Section("Log-odds and sensitivity", OBSERVED, specialist=True),
     Section("Measured trade-off curve", CURVES, "report.trade_offs", True),
     Section("Theory and the running budget", THEORY, specialist=True),
     Section("Empirical ε′", LOWER_BOUNDS, specialist=True),

@@ -231,28 +231,9 @@ def worded(course: Course, training: bool) -> str:
         words.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
     if (belief := course.look.belief) is not None:
         words.append(f"worst belief {percent(belief)}")
-    words += filter(None, [course.worth])
+    if course.accuracy is not None:
+        name, share = course.accuracy
+        words.append(f"{name} {percent(share)}")
     if training and course.epsilon is not None:
         words.append(f"ε {course.epsilon:.3g}")
     return ", ".join(words)
-
-
-PHASES = {"preparing", "training", "reporting", "done"}
-
-
-def phases(directory: RunDirectory, clients_computing: float) -> str:
-    """Return how long each phase of a run took; "" where its events do not say.
-
-    Args:
-        directory: of a finished run.
-        clients_computing: seconds in which clients computed.
-    """
-    times = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    if not times.keys() >= PHASES:
-        return ""
-    return (
-        f"{times['training'] - times['preparing']:.1f} s preparing and connecting, "
-        f"{times['reporting'] - times['training']:.1f} s federation "
-        f"(clients computing {clients_computing:.1f} s), "
-        f"{times['done'] - times['reporting']:.1f} s report"
-    )

@@ -30,8 +30,8 @@ class TrackedSubject:
 
 
 class Tracker(Protocol):
-    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
-        """Begin, or go on with, a run; return the last step of every series that exists already."""
+    def begin(self, subject: TrackedSubject) -> bool:
+        """Begin a run, or write it anew; return False for one that it has, finished."""
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
         """Write numbers."""
@@ -72,7 +72,7 @@ class MlflowTracker:
             why = " ".join(without_password(str(error)).split())[:WHY]
             raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
-    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
+    def begin(self, subject: TrackedSubject) -> bool:
         client, found = self._client, self._client.get_experiment_by_name(EXPERIMENT)
         number = (
             client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
@@ -82,16 +82,15 @@ class MlflowTracker:
         runs = client.search_runs([number], f"tags.`{IDENTITY}` = '{subject.identity}'")
         if runs:
             self._run = runs[0].info.run_id
+            if runs[0].info.status == "FINISHED":
+                return False
             client.update_run(self._run, status="RUNNING")
-            return {
-                name: max(int(each.step) for each in client.get_metric_history(self._run, name))
-                for name in runs[0].data.metrics
-            }
+            return True
         tags = {IDENTITY: subject.identity}
         self._run = client.create_run(number, run_name=subject.name, tags=tags).info.run_id
         for name, value in subject.parameters.items():
             client.log_param(self._run, name, value)
-        return {}
+        return True
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
         from mlflow.entities import Metric  # noqa: PLC0415
@@ -110,11 +109,11 @@ class TensorBoardTracker:
         self._writers, self._folder = SummaryWriter, folder(place)
         self._writer: Any = None
 
-    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
+    def begin(self, subject: TrackedSubject) -> bool:
         """Begin a new event file, which replaces the one of an earlier process."""
         own = self._folder / f"{subject.name}-{subject.identity[:8]}"
         self._writer = self._writers(str(own), purge_step=0)
-        return {}
+        return True
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
         for name, value in values.items():
@@ -170,7 +169,7 @@ class Tracking:
     def __init__(self, directory: RunDirectory, tracker: Tracker, name: str) -> None:
         self.name = without_password(name)
         self._directory, self._tracker = directory, tracker
-        self._last: dict[str, int] | None = None
+        self._writes: bool | None = None
 
     def see(self, event: Event, course: Course) -> None:
         self._log(*logged(event, course), event["time"])
@@ -179,27 +178,25 @@ class Tracking:
         if finished:
             last = (self._directory.path / LAST_FILE).stat().st_mtime
             self._log(*headline(self._directory), last)
-        self._begun()
-        self._tracker.end(finished)
+        if self._begun():
+            self._tracker.end(finished)
 
     def _log(self, values: Numbers, step: int, time: float) -> None:
-        last = self._begun() if values else {}
-        new = {
+        known = {
             name: float(value)
             for name, value in values.items()
-            if value is not None and math.isfinite(value) and step > last.get(name, -1)
+            if value is not None and math.isfinite(value)
         }
-        if new:
-            self._tracker.log(new, step, time)
-            last.update(dict.fromkeys(new, step))
+        if known and self._begun():
+            self._tracker.log(known, step, time)
 
-    def _begun(self) -> dict[str, int]:
-        """Return the last step of every series; the first call begins."""
-        if self._last is None:
+    def _begun(self) -> bool:
+        """Return whether the tracker writes this run; the first call begins."""
+        if self._writes is None:
             path, values = self._directory.path, to_run_config(self._directory.config)
             subject = TrackedSubject(path.name, self._directory.identity, parameters(values))
-            self._last = dict(self._tracker.begin(subject))
-        return self._last
+            self._writes = self._tracker.begin(subject)
+        return self._writes
 
 
 OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsilon"
@@ -210,12 +207,8 @@ def logged(event: Event, course: Course) -> tuple[Numbers, int]:
     """Return the numbers that an event adds to the series, with their step.
 
     `round/...` has the first batch of trials, by round. `trials/...` has all finished trials, by
-    their number. `waiting/...` has the clients that have not answered for long, by the count of
-    such events; 0 clients at the end of a wait.
+    their number.
     """
-    if "busy" in event:
-        waiting = {"clients": len(event["busy"]), "seconds": event.get("seconds")}
-        return {f"waiting/{name}": value for name, value in waiting.items()}, course.waits
     if "round" in event and event.get("trials", [1])[0] == 0:
         return {f"round/{name}": event.get(name) for name in OF_A_ROUND}, event["round"]
     look = course.look

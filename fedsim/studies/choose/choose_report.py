@@ -105,7 +105,6 @@ def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
         f"(noise multiplier {number(chosen.noise_multiplier)}). It meets the limit: "
         f"{_limit(result, bound)}."
     )
-    strictest = result.choice.strictest
     why = (
         "it has the best model at the least noise, or nearly the best in fewer rounds"
         if least is None
@@ -114,12 +113,6 @@ def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
     judged = worth.as_text(chosen.utility.criterion.name, result.plain)
     without = "" if result.plain is None else f"; without privacy, a linear model has {judged}"
     yield f"Of {result.tried} settings tried, {why}: {_criterion(chosen)}{without}."
-    if strictest is not None and strictest is not chosen:
-        yield (
-            f"A stricter setting is nearly as good: ε = {number(strictest.epsilon)} "
-            f"({values(strictest.values)}), the adversary right in at most "
-            f"{percent(strictest.right_at_most)}, {_criterion(strictest)}."
-        )
     if bound.key == RISK:
         without = of_cases(bound.baseline, bound.baseline)
         yield (
@@ -211,7 +204,6 @@ def document(result: Result) -> dict[str, Any]:
             "without_privacy": result.plain,
             "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
             "chosen": choice.chosen and dict(choice.chosen.values),
-            "strictest_near_the_best": choice.strictest and dict(choice.strictest.values),
             "settings": rows(result),
         }
     )

@@ -41,29 +41,19 @@ BLOCK_PAIRS = 2**21
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """A pair of positions in D and the pool, and its rank from 1, which equals share."""
+class Largest:
+    """The pair of the largest local sensitivity at one model, of all pairs or all records of D.
+
+    Attributes:
+        pairs: number of those that were compared.
+        bound: largest local sensitivity that clipping allows, C or 2C.
+    """
 
     record: int
     replacement: int | None
     sensitivity: float
-    rank: int
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The result of the exhaustive search at one model, over all pairs or all records of D.
-
-    Attributes:
-        bound: largest local sensitivity that clipping allows, C or 2C.
-        largest: the pair of the largest local sensitivity; of equals, the first.
-        given: the pairs that were named.
-    """
-
     pairs: int
     bound: float
-    largest: Ranked
-    given: tuple[Ranked, ...]
 
 
 def record_sensitivities(loaded: Federation, parameters: Tensor) -> Floats:
@@ -99,50 +89,35 @@ def largest(
     loaded: Federation,
     parameters: Tensor,
     neighbouring: Neighbouring,
-    of: Sequence[Pair] = (),
     progress: Progress | None = None,
-) -> Truth:
-    """Return the pair of the largest local sensitivity at one model, and the ranks of others.
+) -> Largest:
+    """Return the pair of the largest local sensitivity at one model.
 
     Local sensitivities that round to the same multiple of ROUNDING times the bound count as equal;
     of equal pairs, the lowest positions come first. The search takes bounded memory. Raises
-    InputError if a position does not exist, or gradients are not clipped.
+    InputError if the pool is empty, or gradients are not clipped.
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(loaded.split.members), len(loaded.split.pool)
-    _check_searchable(loaded, neighbouring, of)
+    _check_searchable(loaded, replace)
     bound = sensitivity(neighbouring, loaded.clipper.clipping_norm)
-    unit = ROUNDING * bound
-    named = pair_sensitivities(loaded, parameters[None], of)[0]
-    above = np.zeros(len(named), np.int64)
-    best = (-1, 0, 0)  # local sensitivity in units of rounding, then minus the positions
 
-    def seen(rows: slice, part: slice, distances: Tensor) -> tuple[tuple[int, int, int], list[int]]:
+    def seen(rows: slice, part: slice, distances: Tensor) -> tuple[int, int, int]:
         _within(np.array([float(distances.max())]), bound)
-        steps = (distances / unit).round_()
-        at = int(steps.flatten().eq(steps.max()).nonzero()[0])
-        row, column = divmod(at, steps.shape[1])
-        exceeding = [int((distances > value + unit).sum()) for value in named.tolist()]
-        return (int(steps.max()), -(rows.start + row), -(part.start + column)), exceeding
+        steps = (distances / (ROUNDING * bound)).round_()
+        row, column = divmod(int(steps.flatten().eq(steps.max()).nonzero()[0]), steps.shape[1])
+        return int(steps.max()), -(rows.start + row), -(part.start + column)
 
     if replace:
         blocks = _each_block(loaded, parameters, np.arange(pool), seen, progress)
     else:
         norms = torch.from_numpy(record_sensitivities(loaded, parameters[None])[0])
         blocks = iter([seen(slice(0, members), slice(0, 1), norms[:, None])])
-    for found, exceeding in blocks:
-        best = max(best, found)
-        above += np.array(exceeding, np.int64)
-    first = -best[1], -best[2] if replace else None
+    _, record, replacement = max(blocks)
+    first = -record, -replacement if replace else None
     # It is measured again by norms, since inner products lose digits.
     value = float(pair_sensitivities(loaded, parameters[None], [first])[0, 0])
-    given = zip(of, named.tolist(), above.tolist(), strict=True)
-    return Truth(
-        members * pool if replace else members,
-        bound,
-        Ranked(*first, value, 1),
-        tuple(Ranked(*pair, own, 1 + higher) for pair, own, higher in given),
-    )
+    return Largest(*first, value, members * pool if replace else members, bound)
 
 
 def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:
@@ -168,19 +143,18 @@ def _check_positions(
         )
 
 
-def _check_searchable(loaded: Federation, neighbouring: Neighbouring, of: Sequence[Pair]) -> None:
+def _check_searchable(loaded: Federation, replace: bool) -> None:
     """Raise InputError, before the search, if it is impossible."""
     if loaded.clipper.clipping_norm == math.inf:
         raise InputError(
             "the gradients of records are not clipped, so that local sensitivity has no bound; "
             'set training.clipping = true and privacy.unit = "record"'
         )
-    if neighbouring is Neighbouring.REPLACE and not len(loaded.split.pool):
+    if replace and not len(loaded.split.pool):
         raise InputError(
             "the pool has no record that could replace one of D; lower data.records or "
             'data.held-out, or set privacy.neighbouring = "add-remove"'
         )
-    check_pairs(loaded, of, neighbouring)
 
 
 def _within(sensitivities: Floats, bound: float) -> Floats:

@@ -1,7 +1,6 @@
 """The report of `fedsim sensitivity`; its page shows the pairs themselves."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from adversaries.neighbours.dataset_sensitivity import Pair
@@ -12,6 +11,7 @@ from fedsim.reports.document.blocks import Told
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.training_figures import Followed, Relation
+from fedsim.reports.sections import target
 from fedsim.studies import page
 from fedsim.studies.page import settings
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, PairCandidate, Study
@@ -22,10 +22,9 @@ LABEL = (
 )
 
 LEGEND = (
-    "max, min: the most and the least dissimilar pair. worst: the largest LS in step 1. d: "
-    "dissimilarity. LS with a number: local sensitivity in this step of the first training. rank: "
-    "among all pairs, 1 for the largest; equal pairs share a rank. RMS LS: root mean square over "
-    "all steps of all trainings."
+    "max, min: the most and the least dissimilar pair. worst: the largest LS of all pairs. d: "
+    "dissimilarity. LS: local sensitivity in the first step of the first training. RMS LS: root "
+    "mean square over all steps of all trainings."
 )
 
 
@@ -44,20 +43,13 @@ def as_json(study: Study) -> dict[str, Any]:
         **settings(experiment),
         "pool": len(study.loaded.split.pool),
         "noise_scaled_to": f"{experiment.game.scheme.privacy.sensitivity} sensitivity",
-        "global_sensitivity": study.views[0].truth.bound,
+        "global_sensitivity": study.largest.bound,
         "dissimilarity": first.pair.measure,
         "choice": first.choice,
         "trials": len(first.course),
-        "pairs_in_all": study.views[0].truth.pairs,
+        "pairs_in_all": study.largest.pairs,
         "pairs": [_pair(study, candidate) for candidate in study.candidates],
-        "views": [
-            {
-                "step": view.step,
-                "largest": asdict(view.truth.largest),
-                "reach": view.reach(seen),
-            }
-            for view, seen in zip(study.views, first.seen, strict=True)
-        ],
+        "largest": study.largest.sensitivity,
     }
     return strict_json(report)
 
@@ -77,10 +69,7 @@ def _pair(study: Study, candidate: PairCandidate) -> dict[str, Any]:
         "replacement_label": replacement_label,
         "client": candidate.client,
         "distance": pair.distance,
-        "seen": [
-            {"step": view.step, "local_sensitivity": ranked.sensitivity, "rank": ranked.rank}
-            for view, ranked in zip(study.views, candidate.seen, strict=True)
-        ],
+        "first": candidate.first,
         "mean": float(course.mean()),
         "rms": candidate.rms,
         "largest": float(course.max()),
@@ -99,8 +88,7 @@ def told(study: Study) -> Told:
     data, chosen = study.experiment.data.name, study.candidates[0]
 
     def sections() -> Iterator[doc.Block]:
-        is_image = study.loaded.split.dataset.kind == "image"
-        yield from _pictures(study) if is_image else _attributes(study)
+        yield from _records(study)
         yield doc.Heading("Local sensitivity during training")
         yield from _courses(study)
 
@@ -125,27 +113,25 @@ def verdict(study: Study) -> list[str]:
     by = "" if chosen.choice == "given" else f" by {chosen.pair.measure}"
     noun = "record" if chosen.pair.replacement is None else "pair"
     sentences = [f"The challenge is the {noun} {CHOICES[chosen.choice]}{by}."]
-    for view, seen in zip(study.views, chosen.seen, strict=True):
-        # Clipped gradients differ by rounding and count as equal.
-        sentences.append(
-            f"In step {view.step}, its local sensitivity is "
-            f"{percent(round(view.reach(seen), 5))} of the largest of any {noun} (rank "
-            f"{seen.rank:,} of {view.truth.pairs:,})."
-        )
+    # Clipped gradients differ by rounding and count as equal.
+    reach = round(chosen.first / study.largest.sensitivity, 5)
+    sentences.append(
+        f"In the first step, its local sensitivity is {percent(reach)} of the largest of any "
+        f"{noun} (of {study.largest.pairs:,})."
+    )
     trials, steps = chosen.course.shape
     return [
         " ".join(sentences),
         f"Over {trials} trainings of {steps} steps, the root mean square of "
         f"its local sensitivity was {number(chosen.rms)}; clipping allows "
-        f"{number(study.views[0].truth.bound)}.",
+        f"{number(study.largest.bound)}.",
     ]
 
 
 def headings(study: Study) -> list[str]:
     """Return the names of the columns of `rows`."""
     record = "record" if study.candidates[0].pair.replacement is None else "record → by"
-    views = [text for view in study.views for text in (f"LS {view.step}", "rank")]
-    return ["pair", record, "label", "client", "d", *views, "RMS LS"]
+    return ["pair", record, "label", "client", "d", "LS", "RMS LS"]
 
 
 def rows(study: Study) -> list[list[str]]:
@@ -157,7 +143,7 @@ def rows(study: Study) -> list[list[str]]:
             _arrow(*_labels(study, one.pair)),
             str(one.client),
             f"{one.pair.distance:.4g}",
-            *(text for seen in one.seen for text in (f"{seen.sensitivity:.3f}", f"{seen.rank:,}")),
+            f"{one.first:.3f}",
             f"{one.rms:.3f}",
         ]
         for one in study.candidates
@@ -168,32 +154,16 @@ def _arrow(one: int, other: int | None) -> str:
     return str(one) if other is None else f"{one} → {other}"
 
 
-def _pictures(study: Study) -> Iterator[doc.Block]:
-    for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
-        candidates = study.of(choice)
-        pairs = [record_display.images(study.loaded.split, one.pair) for one in candidates]
-        titles = [f"{one.pair.record}, client {one.client}" for one in candidates]
-        replaced = " Above: record of D. Below: its replacement." * (pairs[0][1] is not None)
-        caption = f"{CHOICES[choice].capitalize()}.{replaced}"
-        yield doc.Figure(choice, training_figures.record_pairs(titles, pairs), "", caption)
-
-
-def _attributes(study: Study) -> Iterator[doc.Block]:
-    """Yield, for each pair, a table of the attributes that differ most."""
+def _records(study: Study) -> Iterator[doc.Block]:
+    """Yield each pair's record of D, as a picture or by what differs most from typical values."""
     for candidate in study.candidates:
-        differences = record_display.differences(study.loaded.split, candidate.pair)
-        rows = [[one.name, one.value, one.other] for one in differences.attributes]
-        against = "Typical of D" if candidate.pair.replacement is None else "Replacement"
-        yield doc.Heading(candidate.name[0].upper() + candidate.name[1:])
-        yield doc.tabulated(["Attribute", "Record", against], rows, "stacked attributes")
-        yield doc.Prose(
-            f"The {len(rows)} attributes that differ most, of {differences.differing} that differ.",
-            small=True,
-        )
+        shown = record_display.shown(study.loaded.split, candidate.pair.record)
+        name = f"{candidate.name[0].upper()}{candidate.name[1:]}: record {candidate.pair.record}"
+        yield target.record(shown, name, f"It is one of client {candidate.client}.")
 
 
 def _courses(study: Study) -> list[doc.Block]:
-    bound = study.views[0].truth.bound
+    bound = study.largest.bound
     followed = [
         Followed(one.name, one.pair.distance, one.choice, one.course)
         for one in study.candidates

@@ -29,8 +29,7 @@ from fedsim.studies import rounds
 from fedsim.studies.rounds import Progress, Round
 from fedsim.studies.sensitivity import gradient_sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
-    Ranked,
-    Truth,
+    Largest,
     check_pairs,
     largest,
     pair_sensitivities,
@@ -45,24 +44,11 @@ CHOICES = {
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """All pairs at the model from which one step of the first trial starts."""
-
-    step: int
-    truth: Truth
-
-    def reach(self, pair: Ranked) -> float:
-        """Return a pair's local sensitivity, divided by the largest of all pairs."""
-        return pair.sensitivity / self.truth.largest.sensitivity
-
-
-@dataclass(frozen=True, eq=False)
 class PairCandidate:
     """A pair, the choice that selected it, and its local sensitivity.
 
     Attributes:
         place: 1 for the first of its choice.
-        seen: local sensitivity and rank among all pairs, in every view.
         course: float64 [T, k], local sensitivity in every step of every trial.
     """
 
@@ -70,13 +56,17 @@ class PairCandidate:
     place: int
     pair: Pair
     client: int
-    seen: tuple[Ranked, ...]
     course: Floats
 
     @property
     def name(self) -> str:
         """The name of the pair by its choice, such as "max 2"."""
         return f"{self.choice} {self.place}" if self.choice in ("max", "min") else self.choice
+
+    @property
+    def first(self) -> float:
+        """The local sensitivity at the first model of the first trial."""
+        return float(self.course[0, 0])
 
     @property
     def rms(self) -> float:
@@ -90,13 +80,13 @@ class Study:
 
     Attributes:
         candidates: the pairs; the experiment's own challenge is the first.
-        views: of the first and of the last step.
+        largest: of all pairs, at the first model of the first trial.
     """
 
     experiment: Experiment
     loaded: Federation
     candidates: tuple[PairCandidate, ...]
-    views: tuple[View, ...]
+    largest: Largest
 
     def of(self, choice: str) -> list[PairCandidate]:
         """Return the pairs of one choice, in their order."""
@@ -114,39 +104,27 @@ def study(
 
     Args:
         batch: number of trials that are trained at a time (see `plan.fit_batch`).
-        progress: receives the share of the work that is done: half of it is the training.
+        progress: receives the share of the work that is done.
     """
     check_study(experiment, top, trials)
     rules = experiment.game
     loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
     between = _Dissimilarities(experiment, loaded)
     ranked = between.ranked(top)
-    pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     theta = challenge.initial_parameters(rules, loaded).to(loaded.device)
-    search = partial(largest, loaded, neighbouring=neighbouring)
-    truth = search(theta, of=pairs, progress=lambda done: progress(done / 4))
-    worst = (truth.largest.record, truth.largest.replacement)
-    ranked.append(("worst", 1, between.pair(*worst)))
-    truths = {1: replace(truth, given=(*truth.given, truth.largest))}
-    sensitivities, last = follow(
-        experiment, batch, [*pairs, worst], trials, lambda done: progress(1 / 4 + done / 2)
+    found = largest(loaded, theta, neighbouring, lambda done: progress(done / 4))
+    ranked.append(("worst", 1, between.pair(found.record, found.replacement)))
+    pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
+    sensitivities = follow(
+        experiment, batch, pairs, trials, lambda done: progress((1 + 3 * done) / 4)
     )
-    if (steps := rules.scheme.training.rounds) > 1:
-        truths[steps] = search(last, of=[*pairs, worst])
-    views = tuple(View(step, truth) for step, truth in truths.items())
-    progress(1.0)
     candidates = tuple(
         PairCandidate(
-            choice,
-            place,
-            pair,
-            int(loaded.client_of[pair.record]),
-            tuple(view.truth.given[i] for view in views),
-            sensitivities[:, :, i],
+            choice, place, pair, int(loaded.client_of[pair.record]), sensitivities[:, :, i]
         )
         for i, (choice, place, pair) in enumerate(ranked)
     )
-    return Study(experiment, loaded, candidates, views)
+    return Study(experiment, loaded, candidates, found)
 
 
 def check_study(experiment: Experiment, top: int, trials: int) -> None:
@@ -176,34 +154,31 @@ def follow(
     pairs: Sequence[gradient_sensitivity.Pair],
     trials: int,
     progress: Progress | None = None,
-) -> tuple[Floats, Tensor]:
+) -> Floats:
     """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
 
     With privacy.sensitivity = "local", each round's noise is scaled to the local sensitivity of
     pairs[0], the challenge. Results do not depend on the batch, up to rounding.
 
     Returns:
-        Local sensitivities, float64 [T, k, m], and the model from which the first trial's last
-        round starts, float32 [P].
+        Local sensitivities, float64 [T, k, m].
     """
     rules, scheme = experiment.game, experiment.game.scheme
     rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
     loaded, length = federation.load(experiment), scheme.training.rounds
     check_pairs(loaded, pairs, scheme.privacy.neighbouring)
     multiplier = privacy.noise_multiplier(scheme)
-    sensitivities, last = np.empty((trials, length, len(pairs))), list[Tensor]()
+    sensitivities = np.empty((trials, length, len(pairs)))
 
     def release(round: Round) -> Tensor:
         measured = pair_sensitivities(loaded, round.theta, pairs)
-        if round.trials.start == 0 and round.number == length:
-            last.append(round.theta[0].clone())
         sensitivities[round.rows, round.number - 1] = measured
         local = scheme.privacy.sensitivity == "local"
         return round.clean_sum() + round.noise(multiplier, measured[:, 0] if local else None)
 
     for _ in rounds.trained(rules, loaded, trials, batch, release, progress=progress):
         pass  # `release` measures the rounds
-    return sensitivities, last[0]
+    return sensitivities
 
 
 class _Dissimilarities:

@@ -24,8 +24,8 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     fedsim, patients, tmp_path, without_pages
 ):
     file = tmp_path / "first.toml"
-    answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
-    status, out, err = fedsim("init", file, *answers, "--label", "ill", "--rounds", 30)
+    answers = ("federation.clients=4", "federation.trust=local", "privacy.rho-beta=0.8")
+    status, out, err = fedsim("init", file, "--data", patients, *answers, "--label", "ill")
     assert (status, err) == (0, "")
     assert out.splitlines()[-2:] == [
         f"  fedsim choose {file} --max-belief 0.8",
@@ -103,8 +103,8 @@ def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim, tmp_path):
     rows = [f"{number % 90},{number % 7},{number % 2}" for number in range(1250)]
     (tmp_path / "table.csv").write_text("\n".join(["age,value,ill", *rows]) + "\n")
     file = tmp_path / "first.toml"
-    answers = ("--data", tmp_path / "table.csv", "--clients", 4, "--label", "ill", "--rounds", 30)
-    assert fedsim("init", file, *answers, "--trust", "local", "--max-belief", 0.8)[0] == 0
+    answers = ("--data", tmp_path / "table.csv", "--label", "ill", "federation.clients=4")
+    assert fedsim("init", file, *answers)[0] == 0
     assert (load(file).data.records, load(file).privacy.delta) == (1000, 1e-4)
 
 
@@ -113,18 +113,15 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(fedsim, tmp_path, patients
     (tmp_path / "old.toml").write_text("precious")
     for arguments, said in (
         ((tmp_path / "old.toml",), "exists; name another file, or delete it"),
-        ((file, "--max-belief", 0.4), "0.5 (a guess)"),
-        (
-            (file, "--trust", "nobody"),
-            'invalid value "nobody" for --trust. Choose from: "central"',
-        ),
+        ((file, "privacy.rho-beta=0.4"), "privacy.rho-beta is 0.4"),
+        ((file, "federation.trust=nobody"), "federation.trust is 'nobody'"),
         ((file, "--data", tmp_path / "none"), "does not exist"),
         ((file, "--data", patients), "set --label to"),
         ((file, "data.recrods=3"), "did you mean 'data.records'"),
         ((file, *CANCER, "data.records=1500"), "has 569 records, too few"),
         ((file, *CANCER, "data.records=569"), "has 569 records, too few"),
         ((file, *CANCER, "data.pool=600"), "has 569 records, too few"),
-        ((file, *CANCER, "--clients", 500), "500 clients need a record each"),
+        ((file, *CANCER, "federation.clients=500"), "500 clients need a record each"),
     ):
         status, out, err = fedsim("init", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err

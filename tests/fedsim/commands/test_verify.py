@@ -172,11 +172,11 @@ def test_figures_are_made_again_too(fedsim, experiment, tmp_path):
     drawn = len([*(run / "figures").iterdir()])
     status, text, _ = fedsim("verify", run)
     assert (status, f"{drawn + 1} are the same" in text) == (0, True)
-    figure = run / "figures" / "advantage.svg"
+    figure = run / "figures" / "belief.svg"
     figure.write_text(figure.read_text().replace("</svg>", f"<text>{PROVEN}</text></svg>"))
     (run / "SHA256SUMS").unlink()
     status, text, _ = fedsim("verify", run)
-    assert (status, "figures/advantage.svg: is not the page" in text) == (4, True)
+    assert (status, "figures/belief.svg: is not the page" in text) == (4, True)
 
 
 def test_a_report_made_anew_at_another_confidence_follows_from_its_files(fedsim, sealed):

@@ -1,17 +1,15 @@
-"""A pair is shown as two pictures, or as the attributes in which its records differ most."""
+"""A record is shown as a picture, or by its most unusual attributes."""
 
 import numpy as np
 import pytest
 
-from adversaries.neighbours.dataset_sensitivity import Pair
 from fedsim.game.record_display import (
     SHOWN,
     Attribute,
-    differences,
     digest,
-    images,
     picture,
     shown,
+    unusual,
 )
 from fedsim.learning.data import Dataset, Records, Split, load, split
 
@@ -39,24 +37,15 @@ def people(*, as_text=False):
     return Split(dataset, np.array([0, 2, 3]), np.empty(0, np.int64), np.array([1]))
 
 
-def test_a_replacement_is_compared_in_original_values_most_different_first():
-    found = differences(people(), Pair(0, 0, 3.0, "manhattan"))
-    assert found.attributes == (
-        Attribute("job", "cook", "nurse", 1),
-        Attribute("age", "20", "60", 1 / 3),
-    )
-    assert found.differing == 2
-
-
 def test_what_is_the_same_is_not_shown():
-    found = differences(people(), Pair(2, None, 3.0, "manhattan"))
-    assert found.attributes == (Attribute("job", "judge", "cook", 1 / 3),)  # and of the median age
+    found = unusual(people(), 2)
+    assert found == [Attribute("job", "judge", "cook", 1 / 3)]  # and of the median age
 
 
 def test_a_removed_record_is_compared_with_what_is_typical_of_d():
     for as_text in (False, True):
-        found = differences(people(as_text=as_text), Pair(0, None, 1.0, "manhattan"))
-        assert found.attributes == (Attribute("age", "20", "40", 1 / 3),)
+        found = unusual(people(as_text=as_text), 0)
+        assert found == [Attribute("age", "20", "40", 1 / 3)]
 
 
 def test_a_category_without_majority_is_typical_all_the_same():
@@ -74,39 +63,25 @@ def test_a_category_without_majority_is_typical_all_the_same():
         categorical=frozenset({"job", "flag"}),
     )
     all_but_one = Split(dataset, np.arange(6), np.empty(0, np.int64), np.array([6]))
-    cook, nurse = (differences(all_but_one, Pair(i, None, 1.0, "manhattan")) for i in (0, 2))
-    assert cook.attributes == ()
-    assert cook.differing == 0
-    assert nurse.attributes == (Attribute("job", "nurse", "cook", 0.5),)
-    flagged = differences(all_but_one, Pair(3, None, 1.0, "manhattan"))
-    assert flagged.attributes == (Attribute("flag", "1", "0", 0.5),)  # of six, three have either
+    cook, nurse = (unusual(all_but_one, i) for i in (0, 2))
+    assert cook == []
+    assert nurse == [Attribute("job", "nurse", "cook", 0.5)]
+    flagged = unusual(all_but_one, 3)
+    assert flagged == [Attribute("flag", "1", "0", 0.5)]  # of six, three have either
 
 
 def test_features_without_columns_go_by_their_number():
     features = np.eye(12, dtype=np.float32)
     dataset = Dataset("bits", Records(features, np.zeros(12, np.int64)), None, 2, "tabular")
     bits = Split(dataset, np.arange(11), np.empty(0, np.int64), np.array([11]))
-    found = differences(bits, Pair(3, 0, 2.0, "hamming"))
-    assert found.attributes == (
-        Attribute("feature 3", "1", "0", 1 / 11),
-        Attribute("feature 11", "0", "1", 1),
-    )
+    assert unusual(bits, 3) == [Attribute("feature 3", "1", "0", 1 / 11)]
 
 
-def test_no_more_than_a_screenful_of_attributes_is_shown_and_counted():
+def test_no_more_than_a_screenful_of_attributes_is_shown():
     tumours = split(load("breast-cancer"), 20, 20, 20, 0)
-    found = differences(tumours, Pair(0, 0, 1.0, "manhattan"))
-    assert len(found.attributes) == SHOWN < found.differing <= 30
-    assert found.attributes[0].name in tumours.dataset.columns
-
-
-def test_images_are_shown_as_they_are():
-    digits = split(load("digits"), 5, 5, 5, 0)
-    record, replacement = images(digits, Pair(1, 2, 1.0, "ssim"))
-    np.testing.assert_array_equal(record, digits.members_records.features[1, 0])
-    assert replacement is not None
-    np.testing.assert_array_equal(replacement, digits.pool_records.features[2, 0])
-    assert images(digits, Pair(1, None, 1.0, "ssim"))[1] is None
+    found = unusual(tumours, 0)
+    assert len(found) == SHOWN
+    assert found[0].name in tumours.dataset.columns
 
 
 @pytest.mark.parametrize(

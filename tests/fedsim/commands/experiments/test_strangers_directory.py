@@ -38,7 +38,7 @@ def test_other_files_take_the_place_of_links(fedsim, experiment, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     names = ["facts.json", "transcript.npz", "report.json", "report.html", "batches/000000.npz"]
-    names += [f"figures/{name}.svg" for name in ("belief", "advantage", "noise")]
+    names += [f"figures/{name}.svg" for name in ("belief", "utility", "noise")]
     names += [f".{name}.partial" for name in (*names[:4], "config.toml", "writable")]
     directory = tmp_path / "run"
     for place in (directory / name for name in names):

@@ -94,8 +94,6 @@ def test_colluders_tell_their_noise():
     rounds = f"account --rho-beta 0.9 --delta 0.01 --noise-multiplier 4 {setting}"
     fewer = document(rounds.replace("--clients 8 --colluding 3", "--clients 5"))
     assert document(rounds)["rounds"] == fewer["rounds"]
-    alone = document(f"{LIMITED} {setting}")
-    assert alone["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
 
 
 def test_colluders_may_be_supposed_of_a_described_federation(tmp_path):
@@ -184,10 +182,6 @@ def test_the_printed_answer_explains_itself():
         assert f"{name}: " in accounted
 
 
-def test_help_teaches_with_an_example():
-    assert "fedsim account --" in text("account --help")
-
-
 # --- other questions -------------------------------------------------------------------------
 
 
@@ -231,11 +225,6 @@ def test_a_trust_that_local_steps_rule_out_is_listed_with_its_reason():
     refused = [row for row in document(command)["to_whom"] if "refusal" in row]
     assert [row["trust"] for row in refused] == ["central", "distributed"]
     assert all("choose trust local" in row["refusal"] for row in refused)
-
-
-def test_every_accountant_says_what_it_speaks_of():
-    for row in document(ACCOUNT)["accountants"].values():
-        assert "add-remove" in row["covers"]
 
 
 def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path):
@@ -309,7 +298,7 @@ def test_the_risk_at_the_given_baseline_is_stated():
     command = "account --max-risk 0.5 --baseline-risk 0.3 --rounds 30"
     risks = {row["baseline"]: row["at_most"] for row in document(command)["risks"]}
     assert risks[0.3] == pytest.approx(0.5, rel=1e-6)
-    assert "30 % │ 50 %" in text(command)
+    assert "30 % 50 %" in text(command)
     assert "1 in 1,000" in text(command)
 
 

@@ -13,6 +13,7 @@ from fedsim.learning import data
 from fedsim.learning.data import Dataset, Records, distribution
 from fedsim.learning.data.distribution import DataDistribution
 from fedsim.reports import distribution_report
+from fedsim.reports.document import terminal
 
 
 def records(labels):
@@ -119,7 +120,7 @@ def test_many_classes_and_strange_column_names_are_shown_as_they_are(small, monk
     keyed = {"federation.partition": "key", "federation.partition-key": "[bold]"}
     report = distribution_report.assemble(small(keyed | {"federation.clients": 2}).experiment)
     console = Console(width=100, file=io.StringIO(), record=True, markup=False)  # as the terminal
-    console.print(distribution_report.summary(report))
+    console.print(terminal.shown(*distribution_report.blocks(report)))
     shown = console.export_text()
     assert "largest" in shown and "'[bold]'" in shown
     assert "[red]: " in shown

@@ -114,18 +114,14 @@ def test_a_replaced_record_shows_the_whole_signal_of_its_guarantee(tmp_path, cap
     assert 0.5 < exposed["median"]["mu"] / exposed["allowed"]["mu"] <= 1 + 1e-9
 
 
-def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_record(client, capsys):
+def test_the_page_opens_with_the_budget_and_the_most_exposed_record(client, capsys):
     (training,) = _report(client, capsys)["trainings"]
     page = (client / "report" / "report.html").read_text()
     bound = f"theory allows {percent((1 + training['advantage_bound']) / 2)}"
     exposed = percent((1 + training["exposure"]["highest"]["advantage"]) / 2)
     assert f"Its gradients allow {exposed}; {bound}." in page
     assert "of the budget is left for further trainings" in page
-    most = training["exposure"]["most_exposed"][0]["record"]
-    assert f"Record {most}, the most exposed, labelled" in page
-    for name, column in (("age", 100), ("dose", 5)):
-        value = 2 * np.load(client.parent / "client-0.npz")[name][most] / column - 1
-        assert f">{value:.4g}<" in page
+    assert "Keep this report on this machine" in page
 
 
 @pytest.mark.parametrize("lost", [3, 4])
@@ -197,9 +193,8 @@ def test_without_models_the_ledger_remains(client, capsys):
     # Other records by now: what took part cannot be measured any more.
     toml = client / "node.toml"
     toml.write_text(toml.read_text().replace("client-0.npz", "others.npz"))
-    assert _report(client, capsys)["trainings"] == [
-        {"run": kept.name, "name": "digits", "gone": True}
-    ]
+    (training,) = _report(client, capsys)["trainings"]
+    assert (training["gone"], training["exposure"]) == (True, None)
     for path in kept.iterdir():
         path.unlink()
     found = _report(client, capsys)

@@ -13,7 +13,7 @@ from fedsim.reports.document.blocks import (
     Told,
     tabulated,
 )
-from fedsim.reports.figures import canvas, plot, training_figures
+from fedsim.reports.figures import canvas, plot
 from fedsim.reports.figures.plot import Curve, Panel, Plot
 
 
@@ -47,7 +47,7 @@ def test_titles_stay_as_they_are_written_and_escaped():
 
 
 def test_what_may_be_wider_than_the_screen_is_reached_by_keyboard_under_a_name_of_its_own():
-    drawing = training_figures.clipped_share(np.arange(1, 4), np.array([0.1, 0.2, 0.9]))
+    drawing = Plot([Panel([Curve("share", [1, 2, 3], [0.1, 0.2, 0.9])])])
     made = page("", [Figure("d", drawing, "", "Records.")])
     regions = re.findall('role="region" tabindex="0" aria-label="([^"]*)"', made)
     assert regions == ["Table 1: How sure?", "Figure 1: Pictures", "Table 2: Pictures"]

@@ -18,12 +18,12 @@ def on_terminal(*blocks, width=60):
 
 def test_the_terminal_has_numbers_flush_right_and_reads_no_text_as_markup():
     lines = on_terminal(TABLE).splitlines()
-    assert [line for line in lines if "[red]" in line] == ["│ a [red] server │   1.5 │ ≥ 2 │"]
-    assert [line for line in lines if "10.25" in line] == ["│ b              │ 10.25 │   – │"]
+    assert [line for line in lines if "[red]" in line] == [" a [red] server   1.5 ≥ 2 "]
+    assert [line for line in lines if "10.25" in line] == [" b              10.25   – "]
 
 
 def test_no_number_is_cut_where_room_is_short():
-    shown = on_terminal(terminal.table(TABLE, dense=True), width=14)
+    shown = on_terminal(terminal.table(TABLE), width=14)
     assert "10.25" in shown and "1.5" in shown and "server" in shown
     assert "…" not in shown
 
@@ -31,7 +31,7 @@ def test_no_number_is_cut_where_room_is_short():
 def test_the_terminal_shows_what_stands_around_tables():
     shown = on_terminal(Prose("Said."), Label("Alarm:", "loud"), Listing([("rounds", "3")]))
     assert shown.splitlines()[:2] == ["Said.", "Alarm: loud"]
-    assert "│ rounds │ 3 │" in shown
+    assert " rounds 3 " in shown
 
 
 def test_markdown_has_a_heading_for_each_part_and_an_empty_line_between_blocks():

@@ -3,7 +3,6 @@
 import gc
 import re
 import weakref
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -16,10 +15,8 @@ from scipy.integrate import trapezoid
 from scipy.special import expit
 from scipy.stats import norm
 
-from fedsim.audits.results.measured import RoundSeries
-from fedsim.reports.figures import canvas, plot, run_figures, training_figures
+from fedsim.reports.figures import canvas, run_figures, training_figures
 from fedsim.reports.figures.plot import Curve, Level, Panel, Plot
-from fedsim.reports.figures.run_figures import MeasuredCurve
 from fedsim.reports.figures.training_figures import Followed, NoiseSeries, Relation
 
 TRIALS, ROUNDS, MU = 400, 30, 0.6535891631872568
@@ -90,31 +87,20 @@ def test_beliefs_are_those_of_the_trials_beside_their_bound(game):
     assert not only.levels
 
 
-class TestLogOddsHistogram:
-    def test_each_world_is_a_density_over_its_own_prediction(self, game):
-        worlds, log_odds = game
-        final = log_odds[:, -1]
-        drawn = run_figures.log_odds_histogram(worlds, final, np.full(TRIALS, MU), 2.197)
-        for label, sign in (("D", 1), ("D′", -1)):
-            steps = curve(drawn, f"trained on {label}")
-            assert (steps.values * np.diff(steps.at)).sum() == pytest.approx(1)
-            predicted = curve(drawn, f"predicted for {label}")
-            np.testing.assert_allclose(
-                predicted.values, norm.pdf(predicted.at, sign * MU**2 / 2, MU)
-            )
-            assert trapezoid(predicted.values, predicted.at) == pytest.approx(1, abs=5e-3)
-
-    def test_epsilon_is_marked_where_it_can_be_seen(self, game):
-        worlds, log_odds = game
-        for epsilon, seen in ((1.25, 1), (99.0, 0), (None, 0)):
-            drawn = run_figures.log_odds_histogram(worlds, log_odds[:, -1], None, epsilon)
-            assert len(drawn.panels[0].levels) == seen
-
-    def test_no_closed_form_means_no_curve(self, game):
-        worlds, log_odds = game
-        for mu in (None, np.full(TRIALS, np.inf)):
-            drawn = run_figures.log_odds_histogram(worlds, log_odds[:, -1], mu, None)
-            assert not [each for each in drawn.panels[0].curves if "predicted" in each.name]
+def test_log_odds_are_densities_over_their_own_prediction_where_there_is_one(game):
+    worlds, log_odds = game
+    final = log_odds[:, -1]
+    drawn = run_figures.log_odds_histogram(worlds, final, np.full(TRIALS, MU), 1.25)
+    for label, sign in (("D", 1), ("D′", -1)):
+        steps = curve(drawn, f"trained on {label}")
+        assert (steps.values * np.diff(steps.at)).sum() == pytest.approx(1)
+        predicted = curve(drawn, f"predicted for {label}")
+        density = norm.pdf(predicted.at, sign * MU**2 / 2, MU)
+        np.testing.assert_allclose(predicted.values, density)
+    assert len(drawn.panels[0].levels) == 1
+    for mu in (None, np.full(TRIALS, np.inf)):
+        (panel,) = run_figures.log_odds_histogram(worlds, final, mu, 99.0).panels
+        assert not panel.levels and not [each for each in panel.curves if "predicted" in each.name]
 
 
 class TestPredictedDensity:
@@ -138,31 +124,11 @@ class TestPredictedDensity:
         np.testing.assert_allclose(on_d, on_d_prime[::-1])
         np.testing.assert_allclose(np.log(on_d / on_d_prime), x, atol=1e-9)
 
-    def test_a_trial_that_says_nothing_has_no_density(self):
-        x = np.linspace(-10, 10, 4001)
-        density = run_figures.predicted_density(x, np.array([0.0, 1.0, 1.0, 0.0]), True)
-        assert trapezoid(density, x) == pytest.approx(0.5)
-
     def test_many_trials_draw_the_curve_of_all_of_them(self):
         mu = np.random.default_rng(0).gamma(4, 0.2, 20_000)
         x = np.linspace(-8, 8, 101)
         exact = norm.pdf(x[:, None], mu**2 / 2, mu).mean(axis=1)
         np.testing.assert_allclose(run_figures.predicted_density(x, mu, True), exact, atol=2e-3)
-
-
-def test_advantages_stand_at_their_names_with_intervals_and_say_what_is_a_bound():
-    measured = (
-        MeasuredCurve("this adversary", 0.25, (0.19, 0.31)),
-        MeasuredCurve("Yeom", 0.1, None),
-    )
-    drawn = run_figures.advantages(measured, bound=0.2562, prediction=None, theorem2=0.2763)
-    found = of(drawn)
-    assert found["", "measured"].at == ("this adversary", "Yeom")
-    assert found["", "measured, high"].values == (0.31, 0.1)
-    assert found["", "bound ρα: 0.256"].values == (0.2562,)
-    assert ("", "Theorem 2 (not a valid limit): 0.276") in found
-    ticks = [label.get_text() for label in drawn.figure.axes[0].get_xticklabels()]
-    assert ticks == ["this adversary", "Yeom"]
 
 
 def test_curves_of_attacks_differ_without_colour_and_leave_out_rare_rates():
@@ -174,38 +140,6 @@ def test_curves_of_attacks_differ_without_colour_and_leave_out_rare_rates():
     assert len({each.look for each in drawn.panels[0].curves[1:4]}) == 3
     assert list(curve(drawn, "a").at) == [0.1, 1.0]
     assert "<svg" in drawn.picture
-
-
-def test_utility_shows_accuracy_and_loss_side_by_side():
-    mean = [0.1, 0.5, 0.8]
-    series = RoundSeries(mean, [0.0, 0.4, 0.7], [0.2, 0.6, 0.9])
-    drawn = training_figures.utility([0, 1, 2], series, replace(series, mean=[2.0, None, 1.0]))
-    found = of(drawn)
-    assert found["", "Accuracy"].values == tuple(mean)
-    np.testing.assert_array_equal(found["", "Loss"].values, [2.0, np.nan, 1.0])
-    assert len(drawn.figure.axes) == 2
-
-
-def test_epsilons_are_drawn_round_by_round_and_what_is_infinite_is_left_out():
-    spent = {"Bayesian": [0.1, 0.2, 0.4], "each": [0.2, None, 0.6], "DP": [None, None, None]}
-    (panel,) = run_figures.epsilons([1, 5, 10], spent, 1.2).panels
-    assert [each.name for each in panel.curves] == ["Bayesian", "each"]
-    assert panel.levels[0].value == 1.2
-    assert run_figures.epsilons([1], {"ε spent": [2.0]}).picture
-
-
-def test_sensitivities_stand_beside_their_bound():
-    sensitivity = np.random.default_rng(0).uniform(1, 3, (50, ROUNDS))
-    drawn = training_figures.sensitivities(sensitivity, 6.0)
-    middle = curve(drawn, "median, 5–95%").values
-    np.testing.assert_allclose(middle, np.median(sensitivity, axis=0))
-    assert drawn.panels[0].levels[0].value == 6.0
-    assert drawn.figure.axes[0].get_ylim()[1] > 6
-    low, high = ([end] * ROUNDS for end in (0.5, 1.5))
-    noise = training_figures.realised_noise(
-        np.arange(ROUNDS), np.ones(ROUNDS), np.array([low, high]), None
-    )
-    assert of(noise)["", "measured, high"].values == tuple(high)
 
 
 def test_pairs_and_relations_show_their_quantiles_beside_what_clipping_allows():
@@ -244,7 +178,6 @@ def test_one_round_of_few_trials_is_drawn(trials):
         run_figures.log_odds_histogram(worlds, log_odds[:, 0], np.ones(trials), 2.0),
         run_figures.poison_scores(worlds, log_odds[:, 0], 0.1),
         training_figures.sensitivities(np.zeros((trials, 1)), None),
-        training_figures.record_pairs(["a"] * 7, [(np.ones((8, 8)), np.ones((8, 8)))] * 7),
     ):
         assert "<svg" in drawn.picture
 
@@ -256,13 +189,6 @@ def test_svg_is_reproducible_keeps_its_text_and_tells_no_date(game):
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"round", "belief that D was used", "bound ρβ = 0.9"} <= texts
     assert not {"dc:date", "dc:creator"} & set(re.findall(r"dc:\w+", documents[0]))
-
-
-def test_a_png_in_place_of_a_large_svg_is_sharp_enough_for_print(game, monkeypatch):
-    monkeypatch.setattr(plot, "LARGEST_SVG", 100)
-    png = run_figures.belief_trajectories(*game, 0.9).picture
-    assert png.startswith(b"\x89PNG")
-    assert int.from_bytes(png[16:20], "big") == pytest.approx(200 * canvas.WIDTH, abs=1)
 
 
 def test_figures_leave_no_global_state_behind(game):

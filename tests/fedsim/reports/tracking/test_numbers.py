@@ -17,7 +17,7 @@ class Kept:
 
     def begin(self, subject):
         self.subject = subject
-        return {name: values[-1][0] for name, values in self.series.items()}
+        return not self.finished
 
     def log(self, values, step, time):
         assert time > 1e9
@@ -54,17 +54,10 @@ def test_of_a_training_only_what_is_public_is_tracked(small, tmp_path):
     directory.log_event(round=1, trials=[0, 1], accuracy=0.5, epsilon=1.0, noise_at_most=limits)
     directory.log_event(dropped=2, of="round 1", reason="it was slow")
     directory.log_event(busy=[0, 2], seconds=61.0)
-    directory.log_event(busy=[2], seconds=122.0)
-    directory.log_event(busy=[], seconds=130.0)
     directory.log_event(phase="batch", trials=[0, 1])
     kept = Kept()
     replay(directory, Tracking(directory, kept, "kept"))
-    assert kept.series == {
-        "round/accuracy": [(1, 0.5)],
-        "round/epsilon": [(1, 1.0)],
-        "waiting/clients": [(1, 2), (2, 1), (3, 0)],  # how many, and not which
-        "waiting/seconds": [(1, 61.0), (2, 122.0), (3, 130.0)],
-    }
+    assert kept.series == {"round/accuracy": [(1, 0.5)], "round/epsilon": [(1, 1.0)]}
     assert not kept.finished
 
 

@@ -21,6 +21,7 @@ from fedsim.learning.training.tasks import per_example
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies.sensitivity import gradient_sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
+    check_pairs,
     largest,
     pair_sensitivities,
     record_sensitivities,
@@ -74,11 +75,10 @@ class TestOfTheReferenceVectors:
         np.testing.assert_allclose(found[0], [6, np.hypot(1.8, 3.4)], rtol=1e-5)
 
     def test_the_search_finds_the_first_of_two_that_are_equal(self):
-        replaced = largest(self.known, ZERO[0], REPLACE, of=[(2, 0), (1, 0)])
-        assert (replaced.largest.record, replaced.largest.replacement) == (0, 0)
-        assert [x.rank for x in replaced.given] == [1, 3]
+        replaced = largest(self.known, ZERO[0], REPLACE)
+        assert (replaced.record, replaced.replacement) == (0, 0)
         removed = largest(self.known, ZERO[0], ADD_REMOVE)
-        assert (removed.largest.record, removed.largest.replacement) == (0, None)
+        assert (removed.record, removed.replacement) == (0, None)
         assert (removed.pairs, removed.bound, replaced.bound) == (3, 3, 6)
 
 
@@ -87,8 +87,8 @@ def test_where_all_gradients_are_clipped_alike_the_first_comes_first(neighbourin
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2**13)
     members, pool = np.tile([[4.0, 0.0]], (300, 1)), np.tile([[0.0, 9.0]], (50, 1))
     known = known_gradients(members, pool)
-    first = largest(known, ZERO[0], neighbouring).largest
-    assert (first.record, first.replacement or 0, first.rank) == (0, 0, 1)
+    first = largest(known, ZERO[0], neighbouring)
+    assert (first.record, first.replacement or 0) == (0, 0)
 
 
 def test_the_gradient_of_a_linear_model_has_a_closed_form(small):
@@ -120,10 +120,9 @@ def test_all_pairs_equal_torch_func_record_by_record(name, small, monkeypatch):
     pairs = [(3, 4), (23, 29), (3, 0)]
     measured = pair_sensitivities(known, theta[None], pairs)[0]
     np.testing.assert_allclose(measured, [expected[pair] for pair in pairs], rtol=1e-5)
-    truth = largest(known, theta, REPLACE, of=pairs)
+    truth = largest(known, theta, REPLACE)
     first = np.unravel_index(expected.argmax(), expected.shape)
-    assert (truth.largest.record, truth.largest.replacement) == first
-    assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
+    assert (truth.record, truth.replacement) == first
 
 
 def tiny_cnn(shape, classes, hidden):
@@ -169,20 +168,16 @@ GRADIENTS = st.tuples(st.integers(1, 6), st.integers(1, 9)).flatmap(
 
 @settings(max_examples=40)
 @given(GRADIENTS, st.integers(1, 200))
-def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(gradients, rows_bytes):
+def test_the_exhaustive_search_is_brute_force(gradients, rows_bytes):
     members, pool = gradients
     known, expected = known_gradients(members, pool), brute_force(members, pool)
-    everything = [(i, j) for i in range(len(members)) for j in range(len(pool))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gradient_sensitivity, "ROWS_BYTES", rows_bytes)
-        truth = largest(known, ZERO[0], REPLACE, of=everything)
-    values = expected.ravel()
-    ranks = 1 + (values[None] > values[:, None] + 3e-6).sum(axis=1)
-    assert [found.rank for found in truth.given] == ranks.tolist()
-    best = truth.largest
-    assert (best.record, best.replacement) == everything[int(np.argmin(ranks))]
-    assert best.sensitivity == pytest.approx(values.max(), abs=1e-5)
-    assert truth.pairs == len(everything)
+        truth = largest(known, ZERO[0], REPLACE)
+    first = np.argwhere(expected > expected.max() - 3e-6)[0].tolist()
+    assert [truth.record, truth.replacement] == first
+    assert truth.sensitivity == pytest.approx(expected.max(), abs=1e-5)
+    assert truth.pairs == expected.size
 
 
 @settings(max_examples=20)
@@ -190,7 +185,7 @@ def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(gradients,
 def test_no_local_sensitivity_exceeds_what_clipping_allows(gradients):
     known = known_gradients(*gradients)
     assert record_sensitivities(known, ZERO).max() <= 3 * (1 + 1e-6)
-    assert largest(known, ZERO[0], REPLACE).largest.sensitivity <= 6 * (1 + 1e-6)
+    assert largest(known, ZERO[0], REPLACE).sensitivity <= 6 * (1 + 1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -216,11 +211,10 @@ def test_neither_blocks_nor_threads_matter(block, threads, normal, monkeypatch):
     found = pair_sensitivities(known, models_of_trials, pairs)
     np.testing.assert_allclose(found, [[expected[p] for p in pairs]] * 9, rtol=1e-5)
     reports = []
-    truth = largest(known, models_of_trials[0], REPLACE, pairs, reports.append)
+    truth = largest(known, models_of_trials[0], REPLACE, reports.append)
     assert (reports, reports[-1]) == (sorted(reports), 1)
     first = np.unravel_index(expected.argmax(), expected.shape)
-    assert (truth.largest.record, truth.largest.replacement) == first
-    assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
+    assert (truth.record, truth.replacement) == first
 
 
 def test_an_unclipped_gradient_is_a_broken_promise(normal, monkeypatch):
@@ -247,9 +241,9 @@ def test_an_unclipped_gradient_is_a_broken_promise(normal, monkeypatch):
         (REPLACE, [(0, -1)], "the replacement is -1, but the pool has 90 records"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(neighbouring, of, message, normal):
+def test_what_is_no_pair_is_refused(neighbouring, of, message, normal):
     with pytest.raises(InputError, match=message):
-        largest(normal[0], torch.zeros(5), neighbouring, of)
+        check_pairs(normal[0], of, neighbouring)
 
 
 def test_an_empty_pool_and_unclipped_gradients_are_refused():
