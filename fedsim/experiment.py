@@ -23,23 +23,6 @@ if TYPE_CHECKING:  # torch takes a second to import
     from fedsim.federation.server.plan import Plan
 
 
-def check_batches(plan: "Plan", workers: "Workers | None") -> None:
-    """Check that workers can train the batches of a run.
-
-    Args:
-        plan: the plan of the run.
-        workers: the workers; None: this process.
-
-    Raises:
-        InputError: the batches cannot be charged in advance, or trained again.
-    """
-    if workers is not None:
-        from fedsim.federation.runtimes import workers as elsewhere  # noqa: PLC0415
-
-        federation = plan.config.federation
-        elsewhere.check_chargeable(plan.config.privacy.noise_source, federation.tolerated_dropouts)
-
-
 @contextmanager
 def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trainer | None]":
     """Yield the trainer of a run's batches while the block runs; None: this process trains them.
@@ -75,9 +58,10 @@ def prepare(
             gives it, unless the configuration sets a number.
 
     Raises:
-        InputError: the experiment is impossible.
+        InputError: the experiment is impossible, or workers cannot train its batches, which they
+            must be able to charge in advance and train again.
     """
-    from fedsim.federation.runtimes.workers import processes  # noqa: PLC0415
+    from fedsim.federation.runtimes.workers import check_chargeable, processes  # noqa: PLC0415
     from fedsim.federation.server import plan  # noqa: PLC0415  (Flower takes a second)
 
     if simulated and not config.run.threads:
@@ -87,7 +71,11 @@ def prepare(
             f"data.root is '{config.data.root}', so all clients would read the same records; put "
             f"{CLIENT} in the path, in place of the client's number"
         )
-    return plan.prepare(with_absolute_paths(config), processes(workers))
+    planned = plan.prepare(with_absolute_paths(config), processes(workers))
+    if workers is not None:
+        dropouts = planned.config.federation.tolerated_dropouts
+        check_chargeable(planned.config.privacy.noise_source, dropouts)
+    return planned
 
 
 def with_absolute_paths(config: Config) -> Config:
@@ -116,19 +104,6 @@ def with_absolute_paths(config: Config) -> Config:
 def _absolute(path: str) -> str:
     """Return the absolute path of files; the name of code stays as it is."""
     return path if not path or is_code(path) else str(Path(path).expanduser().absolute())
-
-
-def check_ledger(plan: "Plan", directory: RunDirectory) -> None:
-    """Check that the rest of the budget suffices, before a runtime is started.
-
-    Args:
-        plan: the plan of the run.
-        directory: the run directory, whose lock the caller holds.
-
-    Raises:
-        InputError: the budget does not suffice.
-    """
-    plan.left(directory)
 
 
 def run_in_process(

@@ -232,7 +232,6 @@ MADE = {
     "fedsim-runs/model": "train hospital.toml training.rounds=2 --out fedsim-runs/model",
     "hospital.toml": "init hospital.toml --data patients.csv --label diagnosis",
     "bank.toml": "init bank.toml --data patients.csv --label diagnosis",
-    "rehearsal": "run train-digits trials.count=8 training.rounds=6 --out rehearsal",
 }
 """The command that makes what the commands of other pages made."""
 

@@ -37,11 +37,11 @@ HELD = {
     "fedsim/federation": 8_200,
     "fedsim/deployment": 2_300,
     "fedsim/audits": 12_300,
-    "fedsim/reports": 7_700,
+    "fedsim/reports": 7_500,
     "fedsim/studies": 4_700,
     "fedsim/commands": 4_700,
     "papers": 6_900,
-    "tests": 51_400,
+    "tests": 51_000,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

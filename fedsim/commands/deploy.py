@@ -184,7 +184,6 @@ def train(
     /,
     *changes: Change,
     out: Path | None = None,
-    rehearsal: Path | None = None,
     progress: Progress = None,
 ) -> Training:
     """Train a model on the deployed federation, once, and keep it. Run it on the server's machine.
@@ -200,14 +199,13 @@ def train(
         config: configuration of a training (TOML), or bundled name.
         changes: changes of configuration keys, as KEY=VALUE.
         out: run directory. Default: fedsim-runs/NAME-TIME.
-        rehearsal: run of fedsim run with this configuration. Its results go on the model's card.
         progress: whether to show a bar; None: only in a terminal or a notebook.
     """
     from fedsim.deployment import kit, submission  # noqa: PLC0415  (Flower)
 
     chosen = configured(config, changed(changes, {"run.out": out}), "training")
     server, shown = kit.folder(directory, "server"), console(progress)
-    return trained(submission.carry_out(server, chosen, shown, rehearsal=rehearsal))
+    return trained(submission.carry_out(server, chosen, shown))
 
 
 def stop(directory: Path, /) -> Answer:

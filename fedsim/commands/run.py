@@ -12,7 +12,7 @@ from adversaries.errors import InputError, InterruptedRunError
 from fedsim.commands import settings
 from fedsim.commands.answer import CONTRADICTED, Answer, Rows, lines, observed
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # slow to import
@@ -168,7 +168,6 @@ def train(
     model: Network = None,
     data: Arrays = None,
     out: Path | None = None,
-    rehearsal: Path | None = None,
     simulation: bool = False,
     track: list[str] | None = None,
     progress: Progress = None,
@@ -192,7 +191,6 @@ def train(
         model: class of a network, or a function that builds one, as for `run`.
         data: (features, labels), as for `run`.
         out: run directory. Default: fedsim-runs/NAME-TIME.
-        rehearsal: run of fedsim run with this configuration. Its results go on the model's card.
         simulation: use Flower's simulation, which needs Ray, in place of this process.
         track: tracker to log to: tensorboard:DIR, mlflow:DIR or mlflow:URI. May be repeated.
         progress: whether to show a bar; None: only in a terminal or a notebook.
@@ -208,9 +206,7 @@ def train(
         raise InputError(f"'{config}' is not a training; continue it with fedsim run {config}")
     own = {"model.name": model, "data.name": data, "run.out": out}
     changed, console = settings.changed(changes, own), settings.console(progress)
-    return trained(
-        _carried_out(config, changed, console, None, simulation, track, "training", rehearsal)
-    )
+    return trained(_carried_out(config, changed, console, None, simulation, track, "training"))
 
 
 def load(path: Path | str) -> Run:
@@ -304,11 +300,9 @@ def _carried_out(
     simulation: bool,
     track: Sequence[str] | None,
     job: str | None = None,
-    rehearsal: Path | None = None,
 ) -> RunDirectory:
     """Carry out a new run or training, or what is left of one; return its directory."""
     from fedsim import experiment  # noqa: PLC0415
-    from fedsim.reports import model_card  # noqa: PLC0415
     from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
 
     if simulation:
@@ -318,19 +312,13 @@ def _carried_out(
     named = shown.opened(track)
     if settings.is_run(config):
         directory = _continued(Path(str(config)), changes, job)
-        evidence = _evidence(to_run_config(directory.config), rehearsal)
         plan = None
         if not directory.finished:
             plan = experiment.prepare(directory.config, workers=workers, simulated=simulation)
-        if plan is not None:
-            experiment.check_batches(plan, workers)
     else:
         chosen = _of_job(config, changes, job)
-        evidence = _evidence(to_run_config(chosen), rehearsal)
         plan = experiment.prepare(chosen, workers=workers, simulated=simulation)
-        directory = _begin(plan, console, workers)
-    if evidence is not None:
-        model_card.attach(directory, evidence)
+        directory = _begin(plan, console)
     if directory.finished or plan is None:
         console.print(
             f"'{directory.path}' holds this run, finished; this is its result. For another run, "
@@ -341,15 +329,6 @@ def _carried_out(
     else:
         _execute(plan, directory, simulation, console, named, workers)
     return directory
-
-
-def _evidence(values: Mapping[str, Scalar], rehearsal: Path | None) -> Any:
-    """Return the results of a training's rehearsal, if any. Raises InputError if it is another."""
-    from fedsim.reports import model_card  # noqa: PLC0415
-
-    if rehearsal is None:
-        return None
-    return model_card.findings(values, Path(rehearsal))
 
 
 def _of_job(config: Given, changes: Mapping[str, Any], job: str | None) -> Config:
@@ -378,13 +357,11 @@ def _continued(path: Path, changes: Mapping[str, Any], job: str | None) -> RunDi
     return directory
 
 
-def _begin(plan: "Plan", console: "Terminal", workers: "Workers | None" = None) -> RunDirectory:
+def _begin(plan: "Plan", console: "Terminal") -> RunDirectory:
     """Begin a prepared run, and return its directory."""
-    from fedsim import experiment  # noqa: PLC0415
     from fedsim.privacy import delta  # noqa: PLC0415
     from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
 
-    experiment.check_batches(plan, workers)
     records = plan.config.data.records
     if plan.config.privacy.delta == delta.of_records(records):
         console.print(
@@ -409,7 +386,7 @@ def _execute(
     from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
 
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
-        experiment.check_ledger(plan, directory)
+        plan.left(directory)  # raises where the rest of the budget does not suffice
     try:
         watchers = shown.tracking(directory, named)
         with (

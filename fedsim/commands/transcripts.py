@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,7 @@ from fedsim.federation.transcripts.records import AUDITOR, ObservedRound
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fedsim.audits.judgement.report import AuditReport
     from fedsim.commands.terminal import Terminal
 
 INTERIM = 60.0
@@ -47,22 +48,7 @@ def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -
     """
     _check(path)
     file = following.newest(path) if holds_several(path) else path
-    place = _beside(file) if out is None else out
-    report_directory.check_writable(place)
-    saved: dict[str, Any] = {"place": place, "replaces": True}
-    if not _is_auditors(file, None):
-        options.taken("a recorded transcript")
-        _check_unsealed(place)
-        with Reader(file) as reader:
-            report = transcript_audit.audit(reader, options)
-        saved["_write"] = partial(_write_recorded, report)
-        answer = of_audit(report, strict, **saved)
-    else:
-        live, course = _begun(file, options, None)
-        beliefs = list(course)
-        found = live.report()
-        saved["_write"] = partial(_write_live, found, beliefs)
-        answer = of_audit(found, strict, **saved)
+    answer = _audited(file, options, out, strict, None, None)
     return answer if out is None else answer.save(out)
 
 
@@ -95,81 +81,106 @@ def followed(
     with following.interrupted() as stopping:
         file = following.growing(path, stopping) if holds_several(path) else path
         watch = following.Watch(file, patience, stopping)
-        place = _beside(file) if out is None else out
-        answer = _while_written(file, options, place, strict, watch, shown)
+        answer = _audited(file, options, out, strict, watch, shown)
+    if answer.place is not None:
+        answer = answer.save(answer.place)
     if watch.left and not has_ended(file):  # it may have ended at the last moment
         return replace(answer, warnings=(*answer.warnings, f"{file.name}: {watch.left}"))
     return answer
 
 
-def _while_written(
-    path: Path,
+def _audited(
+    file: Path,
     options: AuditOptions,
-    directory: Path,
+    out: Path | None,
     strict: bool,
-    stop: Callable[[], bool],
-    shown: "Terminal",
+    stop: Stop,
+    shown: "Terminal | None",
 ) -> Answer:
-    """Audit a transcript while it is written, and write its report."""
+    """Audit one transcript; with `stop` and `shown`, while it is written."""
+    place = file.with_name(f"{file.stem}-audit") if out is None else out
+    report_directory.check_writable(place)  # before hours of following
+    looks: list[Look] | None = None
+    if _is_auditors(file, stop):
+        report, looks = _live(file, options, stop, shown, place)
+    else:
+        options.taken("a recorded transcript")
+        _check_unsealed(place)
+        if stop is not None and shown is not None:
+            _watched(file, options, stop, shown)
+        with Reader(file) as reader:
+            report = transcript_audit.audit(reader, options)
+    write = partial(_write, report, looks)
+    return of_audit(report, strict, place=place, replaces=True, _write=write)
+
+
+def _watched(
+    file: Path, options: AuditOptions, stop: Callable[[], bool], shown: "Terminal"
+) -> None:
+    """Show the audit of a recorded transcript so far, until it has ended."""
     from fedsim.reports.document import terminal  # noqa: PLC0415
+    from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
+
+    with Reader(file) as reader:
+        auditor = transcript_audit.Auditor(reader.facts)
+    with _view(shown) as show:
+        for observed in follow(file, stop=stop):
+            auditor.observe(observed)
+            if shown.is_terminal:  # an interim report costs as much as all rounds before it
+                show(terminal.told(pages.told(auditor.report(options))))
+
+
+def _live(
+    file: Path, options: AuditOptions, stop: Stop, shown: "Terminal | None", place: Path
+) -> "tuple[AuditReport[Any], list[Look]]":
+    """Audit what an auditor's node recorded, and keep each belief while it is written."""
+    live, rounds = auditors_transcript.opened(file, options), _rounds(file, stop)
+    for observed in itertools.islice(rounds, 1):
+        live.begin(observed)
+    found = (each for each in map(live.audit.observe, rounds) if each is not None)
+    if shown is None:
+        looks = list(found)
+        return live.report(), looks
     from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
     from fedsim.reports.kinds.course import view  # noqa: PLC0415  (matplotlib)
 
-    report_directory.check_writable(directory)  # before hours of following
-    if not _is_auditors(path, stop):
-        options.taken("a recorded transcript")
-        _check_unsealed(directory)
-        with _view(shown) as show:
-            with Reader(path) as reader:
-                auditor = transcript_audit.Auditor(reader.facts)
-            for observed in follow(path, stop=stop):
-                auditor.observe(observed)
-                if shown.is_terminal:  # an interim report costs as much as all rounds before it
-                    show(terminal.told(pages.told(auditor.report(options))))
-        with Reader(path) as reader:
-            report = transcript_audit.audit(reader, options)
-        page = _write_recorded(report, directory)
-        return of_audit(report, strict, path=directory, page=page)
-    live, course = _begun(path, options, stop)
-    report_directory.create(directory)
-    with report_directory.refusing(directory):
-        with private_files.opened_new(directory / "beliefs.jsonl") as file, _view(shown) as show:
-            beliefs, written = list[Look](), -INTERIM
-            for belief in course:
-                file.write(_line(belief))
-                file.flush()
-                beliefs.append(belief)
-                show(view(beliefs))
-                # A run has its worlds when it has ended.
-                if options.worlds is None and time.monotonic() - written > INTERIM:
-                    pages.write(live.report(), directory, beliefs)
-                    written = time.monotonic()
-        found = live.report()
-        page = pages.write(found, directory, beliefs)
-    return of_audit(found, strict, path=directory, page=page)
+    looks, written = list[Look](), -INTERIM
+    report_directory.create(place)
+    with (
+        report_directory.refusing(place),
+        _view(shown) as show,
+        private_files.opened_new(place / BELIEFS) as kept,
+    ):
+        for look in found:
+            kept.write(_line(look))
+            kept.flush()
+            looks.append(look)
+            show(view(looks))
+            # A run has its worlds when it has ended.
+            if options.worlds is None and time.monotonic() - written > INTERIM:
+                pages.write(live.report(), place, looks)
+                written = time.monotonic()
+    return live.report(), looks
 
 
-def _line(belief: Look) -> bytes:
-    return f"{json.dumps(report_json(belief.as_json()), allow_nan=False)}\n".encode()
+BELIEFS = "beliefs.jsonl"
 
 
-def _write_recorded(report: Any, directory: Path) -> Path:
+def _line(look: Look) -> bytes:
+    return f"{json.dumps(report_json(look.as_json()), allow_nan=False)}\n".encode()
+
+
+def _write(report: "AuditReport[Any]", looks: Sequence[Look] | None, directory: Path) -> Path:
+    """Write the report of an audit, and every belief of a live one as a line of a file."""
     from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
 
     _check_unsealed(directory)
-    return pages.write(report, directory)
-
-
-def _write_live(report: Any, beliefs: list[Look], directory: Path) -> Path:
-    """Write a live audit's report, and every belief as a line of beliefs.jsonl."""
-    from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
-
-    _check_unsealed(directory)
-    report_directory.create(directory)
-    with report_directory.refusing(directory):
-        with private_files.opened_new(directory / "beliefs.jsonl") as file:
-            file.writelines(map(_line, beliefs))
-        return pages.write(report, directory, beliefs)
+    if looks is not None:
+        report_directory.create(directory)
+        kept = directory / BELIEFS
+        with report_directory.refusing(directory), private_files.opened_new(kept) as file:
+            file.writelines(map(_line, looks))
+    return pages.write(report, directory, looks or ())
 
 
 def _check(path: Path) -> None:
@@ -178,27 +189,12 @@ def _check(path: Path) -> None:
         raise InputError(f"'{path}' is a run directory; run fedsim report {path}")
 
 
-def _beside(transcript: Path) -> Path:
-    """Return the default directory of a transcript's report."""
-    return transcript.with_name(f"{transcript.stem}-audit")
-
-
 def _is_auditors(path: Path, stop: Stop) -> bool:
     """Return whether an auditor's node recorded a transcript; `stop`: wait for its header first."""
     if stop is not None:
         wait_for_facts(path, stop=stop)
     with Reader(path) as reader:
         return reader.facts.recorder == AUDITOR
-
-
-def _begun(
-    path: Path, options: AuditOptions, stop: Stop
-) -> tuple[auditors_transcript.AuditorsTranscript, Iterator[Look]]:
-    """Begin the audit of an auditor's transcript; return it, and its beliefs round by round."""
-    live, rounds = auditors_transcript.opened(path, options), _rounds(path, stop)
-    for observed in itertools.islice(rounds, 1):
-        live.begin(observed)
-    return live, (each for each in map(live.audit.observe, rounds) if each is not None)
 
 
 def _rounds(path: Path, stop: Stop) -> Iterator[ObservedRound]:

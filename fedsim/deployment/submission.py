@@ -11,11 +11,10 @@ from fedsim import configuration
 from fedsim.configuration import Config
 from fedsim.configuration.objects import Scheme
 from fedsim.deployment import kit, run
-from fedsim.experiment import check_ledger, prepare
+from fedsim.experiment import prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.federation.runtimes.flower_command import ProcessEndedError, Submission
 from fedsim.federation.server.nodes import REGISTERED
-from fedsim.reports import model_card
 from fedsim.reports.tracking.progress import progress, warn
 
 ENDING = 60.0
@@ -29,7 +28,6 @@ def carry_out(
     console: Console,
     *,
     experiment: bool = False,
-    rehearsal: Path | None = None,
 ) -> RunDirectory:
     """Submit a run to the server's SuperLink, or go on with it, and wait for its end.
 
@@ -38,7 +36,6 @@ def carry_out(
         config: configuration of a training or an experiment.
         console: for the progress.
         experiment: whether settings that protect no client are allowed.
-        rehearsal: run whose results go on the card of a training.
 
     Returns:
         The run directory.
@@ -49,8 +46,6 @@ def carry_out(
     """
     training = config.run.job == "training"
     _check(config.scheme, config.trials.count, kit.read_kit(server).clients, experiment)
-    values = configuration.to_run_config(config)
-    evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
     tolerated = config.federation.tolerated_dropouts if training else 0
     nodes = _clients_nodes(server, config.federation.clients, tolerated)
     with ExitStack() as held:
@@ -72,9 +67,7 @@ def carry_out(
                 f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, or "
                 "name a new directory with --out"
             )
-        check_ledger(plan, run_directory)
-        if evidence is not None:
-            model_card.attach(run_directory, evidence)
+        plan.left(run_directory)  # raises where the rest of the budget does not suffice
         run_directory.write_json(REGISTERED, nodes)
     run_config = configuration.dump(config.reading_data_from(""))
     submitted = run.start(server, run_config, Path(config.run.out))

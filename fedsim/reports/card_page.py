@@ -17,7 +17,7 @@ from fedsim.reports.model_quality import learning, quality_of
 from fedsim.reports.sections import risks as risk_section
 
 CARD = """\
-{% set privacy, utility, rehearsal = card.privacy, card.utility, card.rehearsal %}
+{% set privacy, utility = card.privacy, card.utility %}
 # {{ card.name | quoted }}
 
 {% if card.purpose %}
@@ -68,20 +68,6 @@ right without the model, and how often at most with it:
 records.
 
 {{ quality }}
-{% endif %}
-{% if rehearsal %}
-## Rehearsed
-
-Before the training, a rehearsal played the same rounds under the same noise \
-{{ rehearsal.trials }} times, on {{ "{:,}".format(rehearsal.records) }} records of \
-{{ "the same schema" if rehearsal.data == own else rehearsal.data | quoted }}. The adversary at \
-the {{ rehearsal.vantage.replace("-", " ") }} knew all records but one. Its advantage was \
-{{ rehearsal.advantage | number }} ({{ rehearsal.advantage_interval | ends }} at \
-{{ rehearsal.confidence | percent }}), and the noise allows {{ rehearsal.rho_alpha | number }}. \
-In {{ rehearsal.delta_prime | percent }} of the trainings with the record, its belief exceeded \
-{{ rehearsal.rho_beta | percent }}. These numbers concern the records of the rehearsal, not the \
-training data of this model.
-
 {% endif %}
 ## Limits
 

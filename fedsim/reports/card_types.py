@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedsim.audits.results.numbers import Ends, Real
+from fedsim.audits.results.numbers import Real
 from fedsim.learning.training.criterion import Measured
 
 
@@ -128,34 +128,6 @@ class ModelUtility:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
-    """Result of the identification game with the same rounds and noise, on other records."""
-
-    name: str
-    """Name of the rehearsal's run."""
-    data: str
-    """Name of the rehearsal's data set."""
-    records: int
-    """Number of records in D."""
-    trials: int
-    """Number of trainings that were attacked."""
-    vantage: str
-    """Vantage of the adversary."""
-    confidence: Real
-    """Confidence of the interval."""
-    advantage: Real | None
-    """True less false positive rate; None where the trials cannot give it."""
-    advantage_interval: Ends | None
-    """Interval of the advantage."""
-    rho_alpha: Real
-    """Bound on the advantage."""
-    delta_prime: Real | None
-    """Share of trials on D whose belief passed rho_beta."""
-    rho_beta: Real
-    """Bound on the belief."""
-
-
-@dataclass(frozen=True)
 class ModelCard:
     """The card of a trained model."""
 
@@ -187,8 +159,6 @@ class ModelCard:
     """The protection of the records."""
     utility: ModelUtility | None
     """None where no records are held out."""
-    rehearsal: Rehearsal | None
-    """None where no rehearsal was named."""
     sha256: str
     """SHA-256 of model.safetensors."""
     limits: list[str]
@@ -196,5 +166,5 @@ class ModelCard:
     task: str = "classification"
     """model.task."""
     uncovered: list[str] | None = None
-    """What the reading of the records and a rehearsal released without noise, in sentences; None on
-    cards of earlier versions."""
+    """What the reading of the records released without noise, in sentences; None on cards of
+    earlier versions."""

@@ -1,19 +1,16 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
-from fedsim.configuration import Scalar, to_run_config
 from fedsim.configuration.federation import OWN, DataConfig
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
@@ -29,68 +26,8 @@ from fedsim.reports.card_types import (
     ModelCard,
     ModelUtility,
     Privacy,
-    Rehearsal,
     ReleasedTowards,
 )
-
-FILE = "rehearsal.json"
-
-OWN_OF_EACH = (
-    "privacy.noise-source",
-    "federation.partition",
-    "federation.partition-key",
-    "federation.dirichlet-alpha",
-    "federation.auditor-sees",
-    "federation.timeout",
-)
-
-TABLES = ("training.", "model.", "privacy.", "federation.")
-
-
-def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
-    played = RunDirectory.open(rehearsal)
-    if played.config.run.job == "training":
-        raise InputError(f"'{rehearsal}' is a training; rehearse it with fedsim run")
-    theirs = to_run_config(played.config)
-    for key, value in values.items():
-        if key.startswith(TABLES) and key not in OWN_OF_EACH and theirs[key] != value:
-            raise InputError(
-                f"'{rehearsal}' is a rehearsal of another training: {key} is {theirs[key]!r} there "
-                f"and {value!r} here; rehearse the same file, with the same changes"
-            )
-    report = results.read(played)
-    measured, limit = report.attack, report.here.limit
-    return Rehearsal(
-        name=report.name,
-        data=report.data.name,
-        records=report.data.records,
-        trials=report.trials,
-        vantage=report.vantage,
-        confidence=measured.confidence,
-        advantage=measured.advantage,
-        advantage_interval=measured.interval,
-        rho_alpha=limit.rho_alpha,
-        delta_prime=measured.delta_prime,
-        rho_beta=report.accounted.rho_beta,
-    )
-
-
-def attach(directory: RunDirectory, rehearsal: Rehearsal) -> None:
-    if directory.has(CARD):
-        raise InputError(
-            f"'{directory.path}' is finished, so its card no longer changes; give --rehearsal when "
-            "you start the training"
-        )
-    directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(rehearsal, mode="json"))
-
-
-def read_rehearsal(directory: RunDirectory) -> Rehearsal | None:
-    if not directory.has(FILE):
-        return None
-    values = directory.read_json(FILE)
-    with directory.reading(FILE):
-        return TypeAdapter(Rehearsal).validate_python(values)
-
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -121,21 +58,14 @@ MARKED = (
     "they disclose. Replace them by public knowledge."
 )
 
-REHEARSED = (
-    "The rehearsal's noise can be removed, so ε does not cover its result. Share it only if the "
-    "rehearsal's records are public."
-)
 
-
-def _uncovered(data: DataConfig, rehearsal: Rehearsal | None) -> list[str]:
+def _uncovered(data: DataConfig) -> list[str]:
     """Return what depends on records that are not known to be public, and that ε does not cover."""
     sentences = []
     if data.name not in (OWN, *record_display.PUBLIC):
         sentences.append(MEASURED if data.public_schema else FROM_A_FILE)
     if f"# {MARK}:" in data.public_schema:
         sentences.append(MARKED)
-    if rehearsal is not None and rehearsal.data not in record_display.PUBLIC:
-        sentences.append(REHEARSED)
     return sentences
 
 
@@ -143,7 +73,6 @@ def write_card(
     directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
 ) -> ModelCard:
     config, model = directory.config, saved_model.describe(directory.path)
-    rehearsal = read_rehearsal(directory)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
     classes = saved_model.class_names(model.input)
@@ -162,11 +91,10 @@ def write_card(
         optimizer=config.training.optimizer,
         privacy=privacy_of(directory, noise_multiplier),
         utility=_utility(rounds, public_records, classes, model.input.target),
-        rehearsal=rehearsal,
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
-        uncovered=_uncovered(config.data, rehearsal),
+        uncovered=_uncovered(config.data),
     )
     directory.write_text(PAGE, as_markdown_page(card))
     directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))

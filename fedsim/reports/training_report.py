@@ -22,10 +22,10 @@ from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.reports import model_card, model_quality
 from fedsim.reports.card_page import mechanism_towards
-from fedsim.reports.card_types import ModelCard, Privacy, Rehearsal, ReleasedTowards
+from fedsim.reports.card_types import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html, release
-from fedsim.reports.document.first_screen import most, share, shares
+from fedsim.reports.document.first_screen import most, share
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.sections import reading
@@ -139,7 +139,6 @@ class Towards:
     right_at_most: float
     epsilon: float
     sees: str
-    rehearsal: Rehearsal | None = None
 
 
 def towards(report: TrainingReport, card: ModelCard) -> list[Towards]:
@@ -148,16 +147,13 @@ def towards(report: TrainingReport, card: ModelCard) -> list[Towards]:
 
 def _towards(report: TrainingReport, card: ModelCard, one: ReleasedTowards) -> Towards:
     limit, words = _right_at_most(card.privacy, one), state(report, card)
-    rehearsal = card.rehearsal
-    if rehearsal is not None and rehearsal.vantage != one.vantage:
-        rehearsal = None
     if card.privacy.guaranteed and limit >= 1:
         server = one.vantage == "server"
         words = verdicts.MUST_BE_TRUSTED if server else verdicts.NO_PROTECTION
-    elif words is verdicts.AGREES and (rehearsal is None or rehearsal.advantage is None):
+    elif words is verdicts.AGREES:
         words = verdicts.NOT_MEASURED  # the noise was measured, and no adversary
     epsilon = next(iter(one.epsilon.values()), math.inf)
-    return Towards(one.vantage.replace("-", " "), words, limit, epsilon, one.sees, rehearsal)
+    return Towards(one.vantage.replace("-", " "), words, limit, epsilon, one.sees)
 
 
 def _right_at_most(privacy: Privacy, one: ReleasedTowards) -> float:
@@ -212,7 +208,7 @@ def _sections(
     if card.privacy.guaranteed and not report.alarms and card.uncovered == []:
         yield doc.Prose(PUBLIC)
     yield from _figures(report)
-    yield reading.part([each.words for each in seen], attacked=card.rehearsal is not None)
+    yield reading.part([each.words for each in seen], attacked=False)
     if card.utility is not None:
         yield from model_quality.quality_of(card.utility, str)
     if report.missing:
@@ -226,9 +222,8 @@ def _sections(
 
 TRAINED = (
     "{clients} clients trained a model ({network}) in {rounds} rounds, with noise multiplier "
-    "{privacy.noise_multiplier:.4g}. The limits follow from the noise; {measured}."
+    "{privacy.noise_multiplier:.4g}. The limits follow from the noise; no attack was made."
 )
-MEASURED = {False: "no attack was made", True: "a rehearsal measured an attack"}
 OF_A_RECORD = "They are for one record: of a person with several, an adversary may learn more."
 
 
@@ -240,17 +235,11 @@ def _cells(one: Towards, card: ModelCard) -> list[str]:
 
 
 def _bar(one: Towards, card: ModelCard) -> doc.Bar:
-    found, right, ends, how = one.rehearsal, None, None, ""
-    if found is not None and found.advantage is not None:
-        right, ends = share(found.advantage), shares(found.advantage_interval)
-        how = f"rehearsed on {found.data}; "
     return doc.Bar(
         one.name,
         doc.Mark(one.words.kind, one.words.text),
-        right,
-        ends,
-        one.right_at_most,
-        remark=f"{how}sees {one.sees}",
+        limit=one.right_at_most,
+        remark=f"sees {one.sees}",
         cells=_cells(one, card),
     )
 
@@ -269,7 +258,7 @@ def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Toward
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
-    trained = TRAINED.format(**vars(card), measured=MEASURED[card.rehearsal is not None])
+    trained = TRAINED.format(**vars(card))
     yield f"{PRIVATE} {trained} {OF_A_RECORD * (card.privacy.unit == 'record')}".rstrip()
     if not card.privacy.guaranteed:
         yield f"No guarantee of differential privacy. {card.privacy.note}"

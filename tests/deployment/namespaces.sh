@@ -137,10 +137,8 @@ echo
 python "$SCRIPTS/own_records.py" "$T/pilot/public" "$T/pilot/client-0" "$T/pilot/client-1" "$T/pilot/client-2"
 cp "$SCRIPTS"/*tumours.toml "$T/pilot/"
 here "cd pilot && fedsim run train-tumours.toml data.root='client-{client}/tumours.csv' trials.count=200 --quiet --out ../rehearsal"
-mv "$T/rehearsal" "$T/machines/server/"
-on server fedsim deploy train . train-tumours.toml --out tumours --rehearsal rehearsal
+on server fedsim deploy train . train-tumours.toml --out tumours
 on server "grep -A 8 '## Privacy' tumours/public/MODEL_CARD.md"
-on server "grep -A 2 '## Rehearsed' tumours/public/MODEL_CARD.md"
 on server "fedsim predict tumours public/tumours.csv | head -n 3"
 on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
 on server "fedsim account tumours | grep 'local .* server'"

@@ -43,15 +43,13 @@ def test_a_federation_across_network_namespaces(tmp_path):
     plain = " ".join(honest.split())
     assert "cost each of its records epsilon 6.000, of a budget of 16, at delta 1e-05" in plain
     assert "AUC is 0." in honest
-    # The card has the rehearsal's advantage, the auditor the canaries', with what the noise allows.
-    assert "Its advantage was 0." in plain
-    assert "the noise allows 0.487" in plain
+    # The auditor has the canaries' signal, with what the noise allows.
     assert "class,p(benign),p(malignant)" in honest
     # The auditor acquits the honest ones, and names who halves its noise.
     assert "The claim of epsilon 6.001 at delta 1e-05 is supported." in honest
-    assert "Alarm" not in honest
-    assert "Alarm: The messages of client-1 have less than 0." in faulty
-    assert not re.search(r"Alarm: The messages of client-[02]", faulty)
+    assert "ALARM" not in honest
+    assert "ALARM: The messages of client-1 have less than 0." in faulty
+    assert not re.search(r"ALARM: The messages of client-[02]", faulty)
     # The server was killed once, the third client twice: the interrupted round is no new attempt.
     assert " attempts." not in faulty
     assert faulty.count("kill -9 on client-2") == 2

@@ -41,7 +41,6 @@ CARD = ModelCard(
     optimizer="sgd",
     privacy=PRIVACY,
     utility=None,
-    rehearsal=None,
     sha256="0" * 64,
     limits=[],
 )

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from fedsim.reports import training_report
-from fedsim.reports.card_types import Charged, Rehearsal, ReleasedTowards
+from fedsim.reports.card_types import Charged, ReleasedTowards
 from fedsim.reports.document import html
 
 from .test_model_card import CARD, PRIVACY
@@ -52,15 +52,6 @@ def test_no_noise_and_no_guarantee_set_no_limit():
     assert "Do not release: no guarantee protects" in page
     assert "Share only" not in page
     assert "You may share" not in page
-
-
-def test_what_was_rehearsed_stands_as_measured_at_its_vantage():
-    rehearsed = Rehearsal(
-        *("r", "digits", 24, 100, "server", 0.95, 0.2, (0.0, 0.4), 0.38, 0.0, 0.9)
-    )
-    page = of(REPORT, card(rehearsal=rehearsed))
-    said = "Right in 60.0% (50.0% to 70.0%); theory allows 69.1%; rehearsed on digits; sees"
-    assert bars(page)[0][2].startswith(said)
 
 
 def test_an_alarm_and_a_silent_client_are_said():

@@ -81,11 +81,10 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(fedsim, small, tmp_path)
     status, _, said = fedsim("run", path, *file, *played)
     assert status == 0, said
     secret = "privacy.noise-source=system"
-    rehearsed = ("--rehearsal", tmp_path / "played", secret)
-    status, told, said = fedsim("train", path, *file, *rehearsed, "--out", out)
-    assert (status, told.count("Warning: ")) == (0, 3), said
+    status, told, said = fedsim("train", path, *file, secret, "--out", out)
+    assert (status, told.count("Warning: ")) == (0, 2), said
     card = json.loads((out / "public" / "model_card.json").read_text())
-    assert card["uncovered"] == [model_card.MEASURED, model_card.MARKED, model_card.REHEARSED]
+    assert card["uncovered"] == [model_card.MEASURED, model_card.MARKED]
     description = (out / "public" / "model.toml").read_text()
     assert not [row for row in rows if set(row.split(",")[:2]) & set(description.split())]
     page = html.unescape((out / "report.html").read_text())
@@ -95,26 +94,3 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(fedsim, small, tmp_path)
     card = json.loads((tmp_path / "digits" / "public" / "model_card.json").read_text())
     assert card["uncovered"] == []
     assert training_report.PUBLIC in html.unescape((tmp_path / "digits/report.html").read_text())
-
-
-def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(fedsim, small, tmp_path):
-    path, played = tmp_path / "training.toml", tmp_path / "played"
-    path.write_text(dump(small({"federation.trust": "local", "federation.vantage": "server"})))
-    assert fedsim("run", path, "run.job=rehearsal", "trials.count=8", "--out", played)[0] == 0
-    report = json.loads((played / "report.json").read_text())
-    assert report["job"] == "rehearsal"
-    page = html.unescape((played / "report.html").read_text())
-    assert "This rehearses the training of the same file: its noise comes from a seed" in page
-    status, _, said = fedsim("train", path, "--rehearsal", played, "--out", tmp_path / "model")
-    assert status == 0, said
-    public = tmp_path / "model" / "public"
-    told = json.loads((public / "model_card.json").read_text())["rehearsal"]
-    assert told["advantage"] == report["rows"]["server"]["attack"]["advantage"]
-    assert told["rho_alpha"] == report["rows"]["server"]["limit"]["rho_alpha"]
-    assert "8 times, on 24 records of digits" in (public / "MODEL_CARD.md").read_text()
-    for other, named in (
-        (("training.rounds=2",), "training.rounds is 3 there and 2 here"),
-        (("--out", tmp_path / "model"), "its card no longer changes"),
-    ):
-        status, _, said = fedsim("train", path, "--rehearsal", played, *other)
-        assert (status, named in said, said.count("\n")) == (2, True, 1), said
