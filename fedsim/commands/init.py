@@ -86,9 +86,8 @@ def _examples() -> Answer:
 
 def _write(file: Path, data: str, label: str, settings: "dict[str, Scalar]") -> Answer:
     """Write the configuration; return its numbers and the next commands."""
-    from fedsim import configuration  # noqa: PLC0415  (pydantic)
     from fedsim.common import private_files  # noqa: PLC0415
-    from fedsim.learning.data import cautions, distribution, schema_proposal  # noqa: PLC0415
+    from fedsim.learning.data import schema_proposal  # noqa: PLC0415
     from fedsim.studies.choose import first_configuration as first  # noqa: PLC0415  (torch)
 
     name, root = first.recognised(data)
@@ -105,9 +104,6 @@ def _write(file: Path, data: str, label: str, settings: "dict[str, Scalar]") -> 
     if schema:
         schema_proposal.write_schema(place, schema, False)
         values["data.public-schema"] = place.name
-    elif name == "csv":
-        read = configuration.from_run_config(values).data
-        found = cautions.cautions(distribution.dataset(read, ""))
     with private_files.new_file(file) as written:
         written.write(first.text(values, file).encode())
     review = (

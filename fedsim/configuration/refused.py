@@ -132,8 +132,7 @@ data.name is "own": data.public-schema is not ""; run.job is not "experiment"; f
     | set data.name to a data set that all parties have
 data.public-schema is not "": data.name is one of "own", "csv"
     | A schema describes the clients' own records, or a table. | set data.public-schema = ""
-data.name is "csv"; data.public-schema is not "": federation.partition-key is ""; data.exclude is
-    ""; data.classes is ""
+data.name is "csv"; data.public-schema is not "": data.exclude is ""; data.classes is ""
     | The schema decides which columns and classes are used. | edit the schema
 data.name is "csv"; run.job is "training": data.public-schema is not ""
     | Without a schema, the model carries the scale of columns and the names of categories that are

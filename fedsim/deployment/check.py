@@ -351,7 +351,7 @@ def _records(where: Path, inspection: own_records.Inspection) -> Lines:
     if not kept:
         yield WRONG, f"{where} has no records that {consent.SCHEMA} keeps; give some"
     elif not inspection.refused:
-        yield OK, f"{where}: {consent.SCHEMA} keeps {kept} of {inspection.total} records"
+        yield OK, f"{where}: {consent.SCHEMA} keeps {kept} of {len(inspection.kept)} records"
 
 
 def _budget(checked: Checked) -> Lines:

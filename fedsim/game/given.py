@@ -48,7 +48,8 @@ def values(keys: Mapping[str, Any]) -> dict[str, Any]:
 def model(build: Callable[..., Any]) -> str:
     """Return a name for a network's class or builder. Raises InputError for other arguments."""
     if isinstance(build, type) or inspect.isroutine(build):
-        for takes, builder in ((3, build), (0, lambda *_: build())):
+        fewer = ((2, lambda shape, classes, _: build(shape, classes)), (0, lambda *_: build()))
+        for takes, builder in ((3, build), *fewer):
             try:
                 inspect.signature(build).bind(*range(takes))
             except TypeError:
@@ -56,7 +57,7 @@ def model(build: Callable[..., Any]) -> str:
             return give(builder, _title(build), _identity(build))
         raise InputError(
             f"model is {_title(build)}{inspect.signature(build)}; it must take no parameters, "
-            "or (shape, classes, hidden)"
+            "(shape, classes), or (shape, classes, hidden)"
         )
     raise InputError(
         f"model is a {type(build).__name__}; give a class or a function that builds the network, "

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.learning.data import Split
+from fedsim.learning.data.columns import text_of
 
 Pixels = npt.NDArray[np.float32]
 
@@ -63,7 +64,7 @@ def unusual(split: Split, place: int) -> list[Attribute]:
             return Attribute(names[i], f"{record[i]:.4g}", f"{other[i]:.4g}", float(shares[i]))
         values = columns[names[i]][split.members]
         against = _typical(values, names[i] in dataset.categorical)
-        return Attribute(names[i], _text(values[place]), _text(against), float(shares[i]))
+        return Attribute(names[i], text_of(values[place]), text_of(against), float(shares[i]))
 
     order = np.argsort(-apart, kind="stable")[:SHOWN]
     return [attribute(int(i)) for i in order if apart[i] > 0]
@@ -88,10 +89,6 @@ def _typical(values: npt.NDArray[Any], categorical: bool) -> Any:
         return np.median(values.astype(np.float64))
     kinds, counts = np.unique(values, return_counts=True)
     return kinds[counts.argmax()]
-
-
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, int | float | np.number) else str(value)
 
 
 def shown(split: Split, record: int) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from adversaries.arrays import Ints
 from fedsim.configuration.objects import Experiment
 from fedsim.learning.data import Records, Split, distribution
-from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.distribution import DataDistribution
 from fedsim.reports.document import blocks as doc
 
@@ -44,7 +43,6 @@ def assemble(experiment: Experiment) -> dict[str, Any]:
             "shape": list(dataset.train.features.shape[1:]),
             "classes": dataset.classes,
             "columns": list(distribution.columns_of(dataset)),
-            "cautions": cautions(dataset),
         },
         "parts": {
             "members": _part(split, split.members_records),
@@ -124,7 +122,6 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("records", f"{dataset['records']}, and {dataset['test_records']} for tests"),
         ("features", f"{'x'.join(map(str, dataset['shape']))}, {dataset['classes']} classes"),
         ("columns", distribution.named(dataset["columns"])),
-        *(("check this", caution) for caution in dataset["cautions"]),
         ("D, trained on", _spread(parts["members"]["labels"])),
         ("held out", _spread(parts["held_out"]["labels"])),
         ("pool", _spread(parts["pool"]["labels"])),

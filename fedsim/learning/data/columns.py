@@ -112,6 +112,12 @@ class NumberColumn(_Column):
     def features(self, name: str) -> list[str]:
         return [name, *([f"{name}=missing"] if self.missing == "category" else [])]
 
+    def values(self, features: Floats) -> npt.NDArray[np.float64]:
+        """Return the numbers [N] that became these features [N], to 7 digits."""
+        least, largest = self.range
+        share = (features.astype(np.float64) - self.lowest) / (1 - self.lowest)
+        return least + share * (largest - least)
+
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
         """Return the features, float32 [N, f], and the problems of values [N] given as text."""
         numbers = np.array([number_of(value) for value in values], dtype=np.float64)
@@ -219,6 +225,11 @@ def is_missing(values: Sequence[str], placeholders: Collection[str] = ()) -> Mas
     if not absent:
         return np.zeros(len(values), dtype=bool)
     return np.array([value in absent for value in values], dtype=bool)
+
+
+def text_of(value: object) -> str:
+    """Return a value of a column as a reader sees it."""
+    return f"{value:.6g}" if isinstance(value, int | float | np.number) else str(value)
 
 
 def number_of(value: str) -> float:

@@ -164,8 +164,6 @@ class Dataset:
         test: held-out records; None where the authors give none.
         columns: the original values of `train`, [N] read-only by column, features or not.
         column_of: the position in `columns` of each feature's column, int64; empty for images.
-        form: how the file of a table was read.
-        gaps: rows of the file with a missing value in each column; none where there is none.
     """
 
     name: str
@@ -177,10 +175,7 @@ class Dataset:
     columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     column_of: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     categorical: frozenset[str] = frozenset()
-    dropped: int = 0
     target: TargetRange | None = None
-    form: CsvFormat = PLAIN
-    gaps: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (*self.columns.values(), self.column_of):

@@ -1,7 +1,7 @@
 """Data distribution: the records of D by client and label, compared with a random deal."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -86,7 +86,9 @@ def dataset(source: DataConfig, weights: str) -> Dataset:
     if source.name == OWN:
         return own_records.dataset(text, (), public, weights)
     if text:  # a table, read by its schema instead of by its records
-        return replace(own_records.dataset(text, (source.root,), ""), name=source.name)
+        from fedsim.learning.data import table  # noqa: PLC0415  (simulated clients)
+
+        return table.by_schema(text, source.root)
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
     tokenizer = weights if source.name == TEXTS else ""

@@ -7,7 +7,8 @@ from adversaries.errors import InputError
 from fedsim.common import installation, reading
 from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat, Source
 
-TABLES = (".csv", ".parquet", ".npz", ".txt")
+CSV = (".csv", ".tsv", ".gz")
+TABLES = (*CSV, ".parquet", ".npz", ".txt")
 ENDINGS = ", ".join(TABLES)
 
 MOST_TEXT = 2**30
@@ -60,7 +61,7 @@ def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat
     place = Path(path).expanduser()
     if not place.is_file() or place.suffix not in TABLES:
         raise InputError(f"there is no table '{path}'; give a file that ends in {ENDINGS}")
-    if place.suffix == ".csv":
+    if place.suffix in CSV:
         from fedsim.learning.data import csv_file  # noqa: PLC0415  (CSV files only)
 
         return csv_file.read(place, agreed)

@@ -40,7 +40,7 @@ def read(source: Source) -> Dataset:
         python = split.with_format("python")
         columns = {name: python[name][:] for name in scalars}
         if not features:
-            return table.encode(source, path, {n: as_text(of) for n, of in columns.items()})
+            return table.proposed(source, {n: as_text(of) for n, of in columns.items()})
         for name, of in columns.items():
             if None in of:
                 raise InputError(

@@ -14,7 +14,7 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.learning.data import files
 from fedsim.learning.data import schema as schemas
-from fedsim.learning.data.columns import Problem
+from fedsim.learning.data.columns import Mask, Problem
 from fedsim.learning.data.dataset import Columns, Dataset, Records, TargetRange
 from fedsim.learning.data.schema import Schema
 
@@ -23,12 +23,15 @@ LOG = logging.getLogger("fedsim.records")
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A client's records after the schema was applied, and the columns that it ignored."""
+    """A client's records after the schema was applied.
+
+    Attributes:
+        kept: bool [N], which of the given records are kept.
+    """
 
     records: Records
     problems: tuple[Problem, ...]
-    total: int
-    ignored: tuple[str, ...]
+    kept: Mask
 
     @property
     def refused(self) -> tuple[Problem, ...]:
@@ -37,11 +40,11 @@ class Inspection:
 
     @property
     def summary(self) -> str:
-        kept = len(self.records.labels)
+        kept, total = len(self.records), len(self.kept)
         sentence = f"{kept:,} records"
-        if kept < self.total:
+        if kept < total:
             reasons = "; ".join(str(each) for each in self.problems if each.drop)
-            sentence = f"{kept:,} of {self.total:,} records; left out: {reasons}"
+            sentence = f"{kept:,} of {total:,} records; left out: {reasons}"
         changed = "; ".join(each.in_short for each in self.problems if each.changed)
         return f"{sentence}; used with another value: {changed}" if changed else sentence
 
@@ -53,27 +56,30 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
     directory: of texts, with their tokenizer.
     Raises InputError without records, or if the schema refuses records: all problems in one line.
     """
-    inspection = _accepted(path, schema, labelled, directory)
+    inspection = accepted(inspect(path, schema, labelled, directory), f"'{path}'", labelled)
     if not len(inspection.records.labels):
         problems = "; ".join(map(str, inspection.problems))
-        left_out = f" that the schema keeps ({problems})" if inspection.total else ""
+        left_out = f" that the schema keeps ({problems})" if len(inspection.kept) else ""
         raise InputError(f"'{path}' has no records{left_out}; give some")
     return inspection.records
 
 
-def _accepted(path: str, schema: Schema, labelled: bool, directory: str) -> Inspection:
-    inspection = inspect(path, schema, labelled, directory)
+def accepted(inspection: Inspection, where: str, labelled: bool = True) -> Inspection:
+    """Return an inspection unchanged, with a warning of values that the schema changed.
+
+    Raises InputError if the schema refuses records: all problems in one line.
+    """
     wrong = inspection.refused
     if not labelled:
         wrong = tuple(each for each in inspection.problems if not each.changed)
     if wrong:
         raise InputError(
-            f"'{path}' has records that the schema refuses: {'; '.join(map(str, wrong))}; "
+            f"{where} has records that the schema refuses: {'; '.join(map(str, wrong))}; "
             "correct them, or agree on a schema that says how to treat them (missing, other, "
             "outside, unlabelled; docs/how-to/own-records.md)"
         )
     if inspection.problems:
-        LOG.warning("'%s': %s", path, inspection.summary)
+        LOG.warning("%s: %s", where, inspection.summary)
     return inspection
 
 
@@ -84,22 +90,37 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
     directory: of texts, with their tokenizer.
     Raises InputError if the records cannot be read, or lack columns or labels.
     """
-    where, problems, ignored = f"'{path}'", list[Problem](), tuple[str, ...]()
-    raw_labels: Sequence[str] | None
+    where = f"'{path}'"
     if schema.image is not None:
         images, raw_labels = _pictures(path, schema.image.shape)
-        features, label = schema.pixels(images, where), "labels"
-    else:
-        columns, label = _columns(path, schema), schema.label
-        raw_labels = columns.get(label)
-        if schema.text is None:
-            features, problems = schema.table(columns, where)
-            ignored = tuple(name for name in columns if name not in (label, *schema.columns))
-        else:
-            from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
+        features = schema.pixels(images, where)
+        return _inspected(features, [], raw_labels, schema, where, labelled, "labels")
+    columns = _columns(path, schema)
+    if schema.text is None:
+        return of_table(columns, schema, where, labelled)
+    from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
 
-            texts = schema.texts(columns, where)
-            features = tokens.numbers(texts, schema.text.length, directory)
+    features = tokens.numbers(schema.texts(columns, where), schema.text.length, directory)
+    given = columns.get(schema.label)
+    return _inspected(features, [], given, schema, where, labelled, schema.label)
+
+
+def of_table(columns: Columns, schema: Schema, where: str, labelled: bool = True) -> Inspection:
+    """Return `inspect` of a table's columns as text, [N] by name."""
+    features, problems = schema.table(columns, where)
+    given = columns.get(schema.label)
+    return _inspected(features, problems, given, schema, where, labelled, schema.label)
+
+
+def _inspected(
+    features: npt.NDArray[Any],
+    problems: list[Problem],
+    raw_labels: Sequence[str] | None,
+    schema: Schema,
+    where: str,
+    labelled: bool,
+    label: str,
+) -> Inspection:
     labels = np.zeros(len(features), dtype=np.int64)
     if labelled and len(features) and schema.labelled:
         if raw_labels is None:
@@ -109,12 +130,11 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
                 f"{where} has {len(features)} records and {len(raw_labels)} labels; give each one"
             )
         labels, unlabelled = schema.numbers(raw_labels, label)
-        problems += unlabelled
+        problems = [*problems, *unlabelled]
     kept = np.ones(len(features), dtype=bool)
     for problem in problems:
         kept &= ~problem.rows if problem.drop else True
-    found = Records(features[kept], labels[kept])
-    return Inspection(found, tuple(problems), len(features), ignored)
+    return Inspection(Records(features[kept], labels[kept]), tuple(problems), kept)
 
 
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
@@ -150,7 +170,8 @@ def count(text: str, path: str, directory: str = "") -> int:
 @lru_cache(maxsize=64)
 def _cached(path: str, text: str, directory: str) -> Records:
     # A client's process is called once for each message.
-    return _accepted(path, schemas.parse(text), True, directory).records
+    schema = schemas.parse(text)
+    return accepted(inspect(path, schema, directory=directory), f"'{path}'").records
 
 
 def _columns(path: str, schema: Schema) -> Columns:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.learning.data import arrays, csv_file, files, idx, table
+from fedsim.learning.data.columns import Column, NumberColumn, Values, is_missing
 from fedsim.learning.data.dataset import Dataset, Records, Source
 
 
@@ -189,9 +190,27 @@ def _rows(source: Source) -> csv_file.Rows:
     return rows
 
 
+class _Numbers(NumberColumn):
+    """A column as in the core paper, whose tables are normalised: features from 0 to 1."""
+
+    lowest = 0.0
+
+
 def _of_rows(source: Source, names: tuple[str, ...], rows: csv_file.Rows) -> Dataset:
-    own = Source(source.name, source.root)  # no label, and no columns to exclude, of the user's
-    return table.encode(own, source.path, csv_file.columns_of(names, rows))
+    """Return the dataset of a table whose own values are its schema, without rows with gaps."""
+    whole = [row for row in rows if not any(is_missing(row))]
+    columns = {name: np.array(of) for name, of in csv_file.columns_of(names, whole).items()}
+    schema: dict[str, Column] = {}
+    classes, labels = np.unique(columns.pop("label"), return_inverse=True)
+    for name, values in columns.items():
+        if any(value[:1].isalpha() for value in values):
+            schema[name] = Values(values=np.unique(values).tolist())
+        else:
+            numbers = values.astype(np.float64)
+            schema[name] = _Numbers(range=[float(numbers.min()), float(numbers.max())])
+    features = [kind.read(name, columns[name].tolist())[0] for name, kind in schema.items()]
+    records = Records(np.concatenate(features, axis=1), labels.astype(np.int64))
+    return table.of(source.name, records, len(classes), schema, columns)
 
 
 SHOPPERS, PRODUCTS, CLUSTERS = 197_324, 600, 100

@@ -1,16 +1,17 @@
 """A first schema of a table, with marks on lines that public knowledge must replace."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import private_files
 from fedsim.learning.data import files
-from fedsim.learning.data.columns import MISSING
-from fedsim.learning.data.dataset import PLAIN, CsvFormat
+from fedsim.learning.data.columns import LARGEST, MISSING
+from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat
 from fedsim.learning.data.schema import MARK
 
 MOST_VALUES = 50
@@ -21,6 +22,9 @@ MOST_LABELS = 1000
 
 RARE = 0.02
 """Share of a column's numbers at either end that are clipped to its range."""
+
+NAME = re.compile(r"[+-]?0[0-9]|.*_")
+"""What float() reads as a number, and is probably a name."""
 
 FEWEST_NAMES = 10
 """A column of fewer rows may differ in every row by chance."""
@@ -53,7 +57,13 @@ class Labels:
         numbers = _numbers(list(counts))
         if numbers and min(counts.values()) < FEWEST_RECORDS and len(counts) > 2:
             return cls(target=_rounded(min(numbers), max(numbers)))
-        return cls(classes=tuple(sorted(counts)))
+        return cls.named(counts)
+
+    @classmethod
+    def named(cls, values: Iterable[str]) -> "Labels":
+        """Return the different values as classes, numbers in their order."""
+        different = sorted({value for value in values if value.strip().lower() not in MISSING})
+        return cls(classes=tuple(sorted(different, key=float if _numbers(different) else None)))
 
     @property
     def line(self) -> str:
@@ -67,13 +77,52 @@ class Labels:
         return f"classes = [{', '.join(map(_quoted, self.classes))}]  # {MARK}: the labels"
 
 
-def propose(path: str, label: str) -> tuple[Labels, list[Proposal], CsvFormat]:
-    """Return the labels of a table, a proposal for each other column, and the file's format.
+def of_columns(
+    columns: Columns,
+    label: str,
+    where: str,
+    form: CsvFormat = PLAIN,
+    exclude: Sequence[str] = (),
+    labels: Labels | None = None,
+) -> tuple[str, list[str]]:
+    """Return the schema that a table proposes, and what its owner should know of its reading.
 
-    path: of a CSV, Parquet or NumPy file.
-    label: the column of the labels.
-    Raises InputError for a file without such a column, or with fewer than two classes.
+    Args:
+        columns: as text, [N] by name.
+        label: the column of the labels.
+        where: of the table, for errors.
+        form: of the table's file.
+        exclude: columns that are no features.
+        labels: None for those of the column.
+
+    Raises:
+        InputError: a column is missing, there are fewer than two classes, or no features.
     """
+    if label not in columns:
+        raise InputError(
+            f"{where} has no column '{label}'; set --label, or data.label, to the column of the "
+            f"labels: {', '.join(columns)}"
+        )
+    if missing := [name for name in exclude if name not in columns or name == label]:
+        raise InputError(
+            f"data.exclude names '{missing[0]}', which is not a feature of {where}; its columns "
+            f"are {', '.join(columns)}"
+        )
+    labels = labels or Labels.of(columns[label])
+    if labels.target is None and not 2 <= len(labels.classes) <= MOST_LABELS:
+        raise InputError(
+            f"the column '{label}' of {where} has {len(labels.classes)} different labels; a "
+            f"classifier needs 2 to {MOST_LABELS:,}"
+        )
+    names = [name for name in columns if name not in (label, *exclude)]
+    proposals = [_proposed(name, columns[name]) for name in names]
+    if not any(each.rule for each in proposals):
+        raise InputError(f"{where} has no column that can be a feature besides '{label}'")
+    return _written(label, labels, proposals, form), _notes(labels, proposals, form)
+
+
+def of_table(path: str, label: str) -> tuple[str, list[str]]:
+    """Return `of_columns` of a CSV, Parquet or NumPy file. Raises InputError also for another."""
     if Path(path).suffix == ".txt":
         raise InputError(
             f"'{path}' has a text in each line, for which no schema can be proposed; write the "
@@ -81,27 +130,16 @@ def propose(path: str, label: str) -> tuple[Labels, list[Proposal], CsvFormat]:
             "(docs/how-to/fine-tuning.md)"
         )
     columns, form = files.read(path)
-    if label not in columns:
-        raise InputError(
-            f"'{path}' has no column '{label}'; set --label to the column of the labels: "
-            f"{', '.join(columns)}"
-        )
-    labels = Labels.of(columns[label])
-    if labels.target is None and not 2 <= len(labels.classes) <= MOST_LABELS:
-        raise InputError(
-            f"the column '{label}' of '{path}' has {len(labels.classes)} different labels; a "
-            f"classifier needs 2 to {MOST_LABELS:,}"
-        )
-    proposals = [_proposed(name, columns[name]) for name in columns if name != label]
-    return labels, proposals, form
+    return of_columns(columns, label, f"'{path}'", form)
 
 
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
     present = [value.strip() for value in values if value.strip().lower() not in MISSING]
-    if not present:
+    counts = Counter(present)
+    if len(counts) < 2:
         return Proposal(name, "ignored")
     gaps = ', missing = "category"' * (len(present) < len(values))  # so no record is left out
-    counts, read = Counter(present), _numbers(present)
+    read = _numbers(present)
     # A column that differs in every row, and is text or has "id" in its name.
     words = name.lower().replace("_", " ").replace("-", " ").split()
     unique = len(counts) == len(values) > FEWEST_NAMES and ("id" in words or not read)
@@ -118,7 +156,7 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
     return Proposal(name, "values", rule, f"which values {FEWEST_RECORDS} records have")
 
 
-def written(
+def _written(
     label: str, labels: Labels, proposals: Sequence[Proposal], form: CsvFormat = PLAIN
 ) -> str:
     """Return the schema's file, with a mark on every line that would disclose something."""
@@ -147,7 +185,7 @@ def written(
     return "\n".join(lines) + "\n"
 
 
-def notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> list[str]:
+def _notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> list[str]:
     """Return sentences about what the owner of a table should know of its reading."""
     sentences = [] if form == PLAIN else [f"the file was read as {form}"]
     names = [each.name for each in proposals if each.kind == "identifier"]
@@ -167,15 +205,6 @@ def notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> lis
     return sentences
 
 
-def of_table(path: str, label: str) -> tuple[str, list[str]]:
-    """Return the schema that a table proposes, and what its owner should know of its reading.
-
-    Raises InputError if the file is no table with such a label.
-    """
-    labels, proposals, form = propose(path, label)
-    return written(label, labels, proposals, form), notes(labels, proposals, form)
-
-
 def write_schema(file: Path, text: str, force: bool) -> None:
     """Write a schema.
 
@@ -186,11 +215,13 @@ def write_schema(file: Path, text: str, force: bool) -> None:
 
 
 def _numbers(values: Sequence[str]) -> list[float] | None:
+    """Return the numbers in texts, or None; 007 and numbers beyond 10^15 are names."""
     try:
         numbers = [float(value) for value in values]
     except ValueError:
         return None
-    return numbers if all(map(math.isfinite, numbers)) else None
+    plain = all(math.isfinite(number) and abs(number) <= LARGEST for number in numbers)
+    return numbers if plain and not any(map(NAME.match, values)) else None
 
 
 def _usual(numbers: Sequence[float]) -> tuple[float, float]:

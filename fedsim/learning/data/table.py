@@ -1,139 +1,108 @@
-"""A public table as a dataset: its own values are the schema by which it becomes features."""
+"""A table as a dataset, read by a public schema: a given one, or one that the table proposes."""
 
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.errors import InputError
-from fedsim.learning.data import csv_file
-from fedsim.learning.data.columns import LARGEST, Column, NumberColumn, Values, is_missing
-from fedsim.learning.data.dataset import PLAIN, CsvFormat, Dataset, Records, Source, numbered_labels
-
-MOST_CATEGORIES = 1000
-"""A text column with more values probably holds names or dates, which one-hot cannot describe."""
-
-
-class _Numbers(NumberColumn):
-    """A column as in the core paper, whose tables are normalised: features from 0 to 1."""
-
-    lowest = 0.0
-
-
-NUMBER = re.compile(
-    r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:inf(?:inity)?|nan)",
-    re.IGNORECASE,
+from fedsim.learning.data import files, own_records, schema_proposal
+from fedsim.learning.data import schema as schemas
+from fedsim.learning.data.columns import Column, NumberColumn, Values
+from fedsim.learning.data.dataset import (
+    PLAIN,
+    Columns,
+    CsvFormat,
+    Dataset,
+    Records,
+    Source,
+    TargetRange,
 )
-"""Plain numbers: leading zeros (007) belong to a name, and 1_0 is no number."""
+from fedsim.learning.data.schema import Schema
+from fedsim.learning.data.schema_proposal import Labels
 
-WHOLE = re.compile(r"[+-]?([0-9]+)")
-
-MOST_WHOLE = 2**53
-"""Larger whole numbers are not exact in float64."""
+LOG = logging.getLogger("fedsim.records")
 
 
 def read(source: Source) -> Dataset:
-    """Return the dataset of a file of separated values, whose first line names the columns.
+    """Return the dataset of a file of a table, as `proposed`."""
+    columns, form = files.read(str(source.file))
+    return proposed(source, columns, form)
 
-    Raises InputError if the file is no table with such columns.
+
+def proposed(source: Source, columns: Columns, form: CsvFormat = PLAIN) -> Dataset:
+    """Return the dataset of columns of text [N] by name, read by the schema that they propose.
+
+    Labels are classes, unless the source has a target. A warning says what the schema leaves out.
+    Raises InputError if no column can be a feature, or the labels are no classes.
     """
-    path = source.file
-    columns, form = csv_file.read(path)
-    if source.label not in columns:
-        raise InputError(
-            f"'{path}' has no column '{source.label}': set data.label to one of its first line "
-            f"({', '.join(columns)}), or give the file a header as its first line"
-        )
-    for column in source.exclude:
-        if column not in columns or column == source.label:
-            raise InputError(
-                f"data.exclude names '{column}', which is not a feature of '{path}'; its columns "
-                f"are {', '.join(columns)}"
-            )
-    return encode(source, path, columns, form)
+    target, where = source.target, f"'{source.root}'"
+    labels = Labels.named(columns.get(source.label, ()))
+    if target is not None:
+        labels = Labels(target=(target.least, target.largest))
+    text, notes = schema_proposal.of_columns(
+        columns, source.label, where, form, source.exclude, labels
+    )
+    if notes:
+        LOG.warning("%s has no schema and was read by a proposed one: %s", where, "; ".join(notes))
+    return _of_schema(source.name, schemas.parse(text), columns, where)
 
 
-def encode(
-    source: Source, path: Path, columns: Mapping[str, Sequence[str]], form: CsvFormat = PLAIN
+@lru_cache(maxsize=4)
+def by_schema(text: str, path: str) -> Dataset:
+    """Return the dataset of a table, read by a public schema instead of by its records.
+
+    Raises InputError if the file has not the schema's columns, or the schema refuses records.
+    """
+    schema = schemas.parse(text)
+    if not schema.columns:
+        return replace(own_records.dataset(text, (path,), ""), name="csv")
+    columns, _ = files.read(path, schema.file.form)
+    return _of_schema("csv", schema, columns, f"'{path}'")
+
+
+def _of_schema(name: str, schema: Schema, columns: Columns, where: str) -> Dataset:
+    found = own_records.accepted(own_records.of_table(columns, schema, where), where)
+    originals: dict[str, npt.NDArray[Any]] = {
+        name: np.asarray(values, dtype=np.str_)[found.kept]
+        for name, values in columns.items()
+        if name != schema.label
+    }
+    features = dict(zip(schema.features, found.records.features.T, strict=True))
+    for column, kind in schema.columns.items():
+        if isinstance(kind, NumberColumn):
+            originals[column] = kind.values(features[column])
+    target = None if schema.target is None else TargetRange(*schema.target)
+    classes = max(1, len(schema.classes))
+    return of(name, found.records, classes, schema.columns, originals, target)
+
+
+def of(
+    name: str,
+    records: Records,
+    classes: int,
+    schema: Mapping[str, Column],
+    columns: Mapping[str, npt.NDArray[Any]],
+    target: TargetRange | None = None,
 ) -> Dataset:
-    """Return the dataset of columns of text [N] by name, one of which is the label.
+    """Return the dataset of records [N] and the columns that they come from, [N] by name.
 
-    A numeric column becomes one feature from 0 to 1, a text column one for each value, in order.
-    Rows with a missing value are left out and counted.
-    Raises InputError for columns with one value only, or with too many: all in one line.
+    A column of numbers holds what the schema made of them: clipped, or filled in.
     """
-    missing = {name: is_missing(values) for name, values in columns.items()}
-    whole = ~np.logical_or.reduce(list(missing.values()))
-    if not whole.any():
-        raise InputError(f"every row of '{path}' has a missing value; give complete rows")
-    kept = {name: np.asarray(of, dtype=np.str_)[whole] for name, of in columns.items()}
-    label = source.label
-    labels, classes = numbered_labels(typed(kept.pop(label)), path, label, source.target)
-    used = [name for name in kept if name not in source.exclude]
-    if not used:
-        raise InputError(f"'{path}' has no feature columns besides '{label}'; give some")
-    schema = _derived({name: kept[name] for name in used}, path, source.exclude)
-    blocks = [column.read(name, kept[name].tolist())[0] for name, column in schema.items()]
-    position = {name: place for place, name in enumerate(kept)}
-    text = (name for name in kept if name not in schema and typed(kept[name]).dtype.kind == "U")
+    names = {column: schema[column].features(column) for column in schema}
+    place = {column: number for number, column in enumerate(columns)}
     return Dataset(
-        source.name,
-        Records(np.concatenate(blocks, axis=1), labels),
+        name,
+        records,
         None,
         classes,
         "tabular",
-        attributes=tuple(each for name in schema for each in schema[name].features(name)),
-        columns=kept,
-        column_of=np.repeat([position[name] for name in schema], [b.shape[1] for b in blocks]),
-        categorical=frozenset([*(n for n in schema if isinstance(schema[n], Values)), *text]),
-        dropped=int((~whole).sum()),
-        target=source.target,
-        form=form,
-        gaps={name: int(rows.sum()) for name, rows in missing.items() if rows.any()},
+        attributes=tuple(feature for features in names.values() for feature in features),
+        columns=columns,
+        column_of=np.repeat([place[column] for column in names], list(map(len, names.values()))),
+        categorical=frozenset(each for each in schema if isinstance(schema[each], Values)),
+        target=target,
     )
-
-
-def typed(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return a column [N] as int64 up to 2^53, as float64, or as text."""
-    text = np.asarray(values, dtype=np.str_)
-    different = set(text.tolist())
-    whole = [match[1] for value in different if (match := WHOLE.fullmatch(value))]
-    # Check the length first: Python refuses to read thousands of digits.
-    too_long = any(len(d) > len(str(MOST_WHOLE)) or int(d) > MOST_WHOLE for d in whole)
-    if too_long or not all(NUMBER.fullmatch(value) for value in different):
-        return text
-    return text.astype(np.int64 if len(whole) == len(different) else np.float64)
-
-
-def _derived(
-    columns: Mapping[str, npt.NDArray[np.str_]], path: Path, excluded: Sequence[str]
-) -> dict[str, Column]:
-    """Return the schema of columns [N] without missing values, by name."""
-    schema: dict[str, Column] = {}
-    unfit: dict[str, str] = {}
-    for name, text in columns.items():
-        values = typed(text)
-        different = np.unique(values)
-        if len(different) == 1:
-            unfit[name] = f"has only one value, {different[0]!s}"
-        elif values.dtype.kind != "U" and np.abs(different).max() <= LARGEST:
-            schema[name] = _Numbers(range=[float(different[0]), float(different[-1])])
-        elif values.dtype.kind != "U":
-            unfit[name] = f"has an infinite value, or a number beyond {LARGEST:g}"
-        elif len(different) <= MOST_CATEGORIES:
-            schema[name] = Values(values=different.tolist())
-        else:
-            unfit[name] = (
-                f"has {len(different):,} different values, more than {MOST_CATEGORIES:,}, that "
-                "are not all plain numbers up to 2^53"
-            )
-    if unfit:
-        reasons = "; ".join(f"column '{column}' {reason}" for column, reason in unfit.items())
-        raise InputError(
-            f"'{path}' has columns that cannot be features: {reasons}. Leave them out with "
-            f'data.exclude = "{",".join([*excluded, *unfit])}", or correct their values'
-        )
-    return schema

@@ -1,6 +1,7 @@
 """Texts as numbers of tokens, by the tokenizer of a local Hugging Face directory."""
 
 import json
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,8 @@ from fedsim.learning.data.dataset import Dataset, Records, Source
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
 EXTRA = installation.command("text")
+
+LOG = logging.getLogger("fedsim.records")
 
 
 def settings(directory: str) -> dict[str, Any]:
@@ -81,10 +84,10 @@ def read(source: Source) -> Dataset:
 
     Raises InputError for bad files.
     """
-    texts, blank = _texts(str(source.file))
+    texts = _texts(str(source.file))
     features = numbers(texts, source.length, source.tokenizer)
     labels = np.zeros(len(texts), dtype=np.int64)
-    return Dataset(source.name, Records(features, labels), None, 1, "tabular", dropped=blank)
+    return Dataset(source.name, Records(features, labels), None, 1, "tabular")
 
 
 def read_texts(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
@@ -93,11 +96,11 @@ def read_texts(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32
     tokenizer: directory of the tokenizer.
     Raises InputError if the file has no texts, or the directory has no tokenizer.
     """
-    return numbers(_texts(path)[0], length, tokenizer)
+    return numbers(_texts(path), length, tokenizer)
 
 
-def _texts(path: str) -> tuple[list[str], int]:
-    """Return the texts of a file, and the number of blank ones, which are left out."""
+def _texts(path: str) -> list[str]:
+    """Return the texts of a file, with a warning of blank ones, which are left out."""
     columns, _ = files.read(path)
     if COLUMN not in columns:
         raise InputError(
@@ -107,4 +110,6 @@ def _texts(path: str) -> tuple[list[str], int]:
     texts = [text for text in columns[COLUMN] if text.strip()]
     if not texts:
         raise InputError(f"'{path}' has no text; give one text a line")
-    return texts, len(columns[COLUMN]) - len(texts)
+    if blank := len(columns[COLUMN]) - len(texts):
+        LOG.warning("'%s': %d blank texts are left out", path, blank)
+    return texts

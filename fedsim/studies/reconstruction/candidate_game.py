@@ -21,7 +21,7 @@ from fedsim.common.randomness import SERVER, StreamRole, generator
 from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
-from fedsim.learning.data.columns import shortened
+from fedsim.learning.data.columns import shortened, text_of
 from fedsim.learning.data.distribution import LABEL
 from fedsim.privacy.mechanism import (
     Mechanism,
@@ -109,7 +109,7 @@ def of_column(loaded: Federation, record: int, column: str, prior: Prior) -> Can
         )
         _check(column, len(rows))
         values = dataset.columns[column][first]
-        names, number_of = tuple(map(str, values)), number_of.reshape(-1)
+        names, number_of = tuple(map(text_of, values)), number_of.reshape(-1)
         features, labels = features.repeat(len(rows), 1), labels.repeat(len(rows))
         features[:, torch.from_numpy(block)] = torch.from_numpy(rows).to(features)
     if prior == "uniform":

@@ -1,5 +1,6 @@
 """`fedsim init` writes a configuration that runs, with a schema beside it."""
 
+import json
 import tomllib
 
 import numpy as np
@@ -72,6 +73,33 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(fedsim
     assert not load(tmp_path / "plain.toml").data.public_schema
 
 
+def test_its_columns_divide_the_records_and_are_guessed_by_an_adversary(fedsim, tmp_path):
+    """Also an identifier divides them; a number is named as the schema reads it."""
+    draw = np.random.default_rng(0)
+    ages, wards = draw.choice([20, 40, 60], 80), draw.choice(list("AB"), 80)
+    ages[7] = 500
+    rows = [f"p{n},{ages[n]},{wards[n]},{n % 2}" for n in range(80)]
+    path, file = tmp_path / "own.csv", tmp_path / "first.toml"
+    path.write_text("\n".join(["patient,age,ward,ill", *rows]) + "\n")
+    assert fedsim("init", file, "--data", path, "--label", "ill", "--clients", 2)[0] == 0
+    for key in ("ward", "patient"):
+        changes = {"federation.partition": "key", "federation.partition-key": key}
+        config = load(file, changes)
+        split, client_of = distribution.held(config.data, config.federation, "")
+        held = {value: set() for value in split.dataset.columns[key]}
+        for value, client in zip(split.dataset.columns[key][split.members], client_of, strict=True):
+            held[value].add(client)
+        assert max(map(len, held.values())) == 1
+    dataset = distribution.dataset(load(file).data, "")
+    assert dataset.columns["age"] == pytest.approx(np.minimum(ages, 60), rel=1e-6)
+    assert list(dataset.columns["ward"]) == list(wards)
+    for column, values in (("age", ("20", "40", "60")), ("ward", ("A", "B"))):
+        out = tmp_path / column
+        assert fedsim("attack", file, "--column", column, *FEW[:3], "--out", out)[0] == 0
+        report = json.loads((out / "report.json").read_text())
+        assert sorted(report["values"]) == list(values)
+
+
 def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim, tmp_path):
     rows = [f"{n % 7},{n % 31 + 0.5}" for n in range(120)]
     (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
@@ -116,7 +144,7 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(fedsim, tmp_path, patients
         ((file, "privacy.rho-beta=0.4"), "privacy.rho-beta is 0.4"),
         ((file, "federation.trust=nobody"), "federation.trust is 'nobody'"),
         ((file, "--data", tmp_path / "none"), "does not exist"),
-        ((file, "--data", patients), "set --label to"),
+        ((file, "--data", patients), "set --label"),
         ((file, "data.recrods=3"), "did you mean 'data.records'"),
         ((file, *CANCER, "data.records=1500"), "has 569 records, too few"),
         ((file, *CANCER, "data.records=569"), "has 569 records, too few"),

@@ -49,14 +49,15 @@ def test_pictures_with_their_labels_and_who_drew_them(tmp_path, kind):
 
 
 def test_a_table_is_what_its_csv_would_be(tmp_path):
-    rows = {"age": [20, 35, None, 60], "job": ["a", "b", "a", "b"], "label": [0, 1, 0, 1]}
-    text = "age,job,label\n20,a,0\n35,b,1\n,a,0\n60,b,1\n"
+    rows = {"age": [20, 35, None] * 20, "job": ["a", "b", "a"] * 20, "label": [0, 1, 0] * 20}
+    text = "age,job,label\n" + "20,a,0\n35,b,1\n,a,0\n" * 20
     (tmp_path / "table.csv").write_text(text, encoding="utf-8")
     path = _saved(datasets.Dataset.from_dict(rows), tmp_path / "table")
     ours = load("hf", str(path))
     theirs = load("csv", str(tmp_path / "table.csv"))
     np.testing.assert_array_equal(ours.train.features, theirs.train.features)
-    assert (ours.attributes, ours.dropped) == (theirs.attributes, 1)
+    expected = ("age", "age=missing", "job=a", "job=b", "job=other")
+    assert ours.attributes == theirs.attributes == expected
 
 
 def test_lists_of_numbers_are_a_table_and_lists_of_lists_images(tmp_path):

@@ -70,7 +70,7 @@ def test_mnist_is_found_where_its_files_usually_lie(tmp_path, folder, zipped):
 def test_both_files_of_adult_are_one_pool_without_missing_values(tmp_path, zipped):
     write(tmp_path, ADULT, zipped=zipped)
     dataset = load("adult", str(tmp_path))
-    assert (len(dataset.train), dataset.test, dataset.dropped) == (3, None, 1)
+    assert (len(dataset.train), dataset.test) == (3, None)
     np.testing.assert_array_equal(dataset.train.labels, [0, 1, 0])
     assert list(dataset.columns["native-country"]) == ["United-States", "Peru", "Peru"]
     named = dict(zip(dataset.attributes, dataset.train.features.T, strict=True))

@@ -106,7 +106,7 @@ def test_the_bound_is_about_one_record_more_and_holds(changes, small):
 def _of_table(tmp_path, column, prior):
     path = tmp_path / "people.csv"
     header, *rows = TABLE.splitlines()
-    path.write_text("\n".join([header, *(row for row in rows for _ in range(3))]))
+    path.write_text("\n".join([header, *(row for row in rows for _ in range(30))]))
     config = fedsim.Config.model_validate(
         {"data": {"name": "csv", "root": str(path), "records": 6, "held-out": 2}}
     )
@@ -116,8 +116,8 @@ def _of_table(tmp_path, column, prior):
 def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path):
     colours = _of_table(tmp_path, "colour", "uniform")
     assert colours.values == ("red", "green", "blue")
-    assert colours.features[:, 1:4].tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
-    others = colours.features[:, [0, 4]]
+    assert colours.features[:, 1:5].tolist() == [[0, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]]
+    others = colours.features[:, [0, 5]]
     assert (others == others[0]).all() and len(set(colours.labels.tolist())) == 1
     labels = _of_table(tmp_path, "label", "data")
     assert labels.labels.tolist() == [0, 1] and labels.prior.sum() == pytest.approx(1)
