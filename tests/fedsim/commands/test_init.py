@@ -81,7 +81,7 @@ def test_its_columns_divide_the_records_and_are_guessed_by_an_adversary(fedsim, 
     rows = [f"p{n},{ages[n]},{wards[n]},{n % 2}" for n in range(80)]
     path, file = tmp_path / "own.csv", tmp_path / "first.toml"
     path.write_text("\n".join(["patient,age,ward,ill", *rows]) + "\n")
-    assert fedsim("init", file, "--data", path, "--label", "ill", "--clients", 2)[0] == 0
+    assert fedsim("init", file, "--data", path, "--label", "ill", "federation.clients=2")[0] == 0
     for key in ("ward", "patient"):
         changes = {"federation.partition": "key", "federation.partition-key": key}
         config = load(file, changes)
