@@ -68,8 +68,8 @@ def _parsed(items: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Config:
         raise InputError(explain(error)) from None
 
 
-TABLES = (".csv", ".npz", ".parquet")
-"""Suffixes of data that a user may take for a configuration."""
+TABLES = (".csv", ".tsv", ".gz", ".parquet", ".npz")
+"""Suffixes of tables, which a user may take for a configuration."""
 
 
 def load(

@@ -34,7 +34,7 @@ DATASET_CARDS: dict[str, tuple[str, str, str]] = {
     ),
     "idx": ("grey images in the format of MNIST", "folder with four IDX files", OWN),
     "npz": ("features and labels as NumPy arrays", "an .npz file", OWN),
-    "csv": ("a table with a column of labels", "a CSV file", OWN),
+    "csv": ("a table with a column of labels", "a CSV, TSV or Parquet file", OWN),
     "images": ("images sorted by class", "folder with a folder for each class", OWN),
     "texts": ("texts without labels, for a decoder", "a file with one a line, or a table", OWN),
     "hf": (

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
+from fedsim.configuration import files as configurations
 from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat, Source
 
-CSV = (".csv", ".tsv", ".gz")
-TABLES = (*CSV, ".parquet", ".npz", ".txt")
+TABLES = (*configurations.TABLES, ".txt")
 ENDINGS = ", ".join(TABLES)
 
 MOST_TEXT = 2**30
@@ -61,7 +61,7 @@ def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat
     place = Path(path).expanduser()
     if not place.is_file() or place.suffix not in TABLES:
         raise InputError(f"there is no table '{path}'; give a file that ends in {ENDINGS}")
-    if place.suffix in CSV:
+    if place.suffix in (".csv", ".tsv", ".gz"):
         from fedsim.learning.data import csv_file  # noqa: PLC0415  (CSV files only)
 
         return csv_file.read(place, agreed)

@@ -9,6 +9,7 @@ from adversaries.errors import InputError
 from fedsim import configuration
 from fedsim.configuration import Scalar, documentation
 from fedsim.configuration.federation import OWN
+from fedsim.configuration.files import TABLES
 from fedsim.configuration.jobs import overlaid
 from fedsim.configuration.needs import as_toml
 from fedsim.learning.data import BUNDLED, Dataset, distribution
@@ -33,15 +34,14 @@ def recognised(data: str) -> tuple[str, str]:
         return data, ""
     if not path.exists():
         raise InputError(
-            f"'{data}' does not exist; give the path of a .csv file, an .npz file or a folder, or "
+            f"'{data}' does not exist; give the path of a table or a folder, or "
             f"{' or '.join(BUNDLED)}"
         )
     root = str(path.absolute())
     if not path.is_dir():
-        name = {".csv": "csv", ".tsv": "csv", ".npz": "npz"}.get(path.suffix.lower())
-        if name is None:
-            raise InputError(f"'{data}' is neither .csv nor .npz; fedsim data lists the formats")
-        return name, root
+        if path.suffix not in TABLES:
+            raise InputError(f"'{data}' is no table; give a file that ends in {', '.join(TABLES)}")
+        return "npz" if path.suffix == ".npz" else "csv", root
     if any(path.glob("*-ubyte*")):
         return "idx", root
     if (path / "dataset_info.json").exists() or any(path.rglob("*.parquet")):

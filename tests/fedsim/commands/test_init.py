@@ -1,5 +1,6 @@
 """`fedsim init` writes a configuration that runs, with a schema beside it."""
 
+import gzip
 import json
 import tomllib
 
@@ -100,9 +101,29 @@ def test_its_columns_divide_the_records_and_are_guessed_by_an_adversary(fedsim, 
         assert sorted(report["values"]) == list(values)
 
 
+def _write(path, rows, separator):
+    if separator is None:
+        arrow = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+        from pyarrow import parquet  # noqa: PLC0415
+
+        ages, days = zip(*(row.split(",") for row in rows), strict=True)
+        table = {"age": list(map(int, ages)), "days": list(map(float, days))}
+        parquet.write_table(arrow.table(table), path)
+        return
+    content = "\n".join(["age,days", *rows]).replace(",", separator).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
 def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim, tmp_path):
     rows = [f"{n % 7},{n % 31 + 0.5}" for n in range(120)]
     (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
+    for ending, separator in ((".tsv", "\t"), (".csv.gz", ","), (".parquet", None)):
+        _write(tmp_path / f"own{ending}", rows, separator)
+        same = tmp_path / f"{ending[1:4]}.toml"
+        asked = ("--data", tmp_path / f"own{ending}", "--label", "days", "--quiet")
+        assert fedsim("init", same, *asked)[0] == 0
+        dataset = distribution.dataset(load(same).data, "")
+        assert (len(dataset.train), list(dataset.columns)) == (120, ["age"])
     file = tmp_path / "first.toml"
     asked = ("--data", tmp_path / "own.csv", "data.label=days")
     status, said, _ = fedsim("init", file, *asked)
