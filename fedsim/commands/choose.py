@@ -152,18 +152,20 @@ def _limit(
     from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Limit  # noqa: PLC0415
 
     limits = {BELIEF: max_belief, ADVANTAGE: max_advantage, RISK: max_risk}
-    chosen = [(key, value) for key, value in limits.items() if value is not None]
-    if len(chosen) > 1:
-        raise InputError(
-            "several limits are given; give one of --max-belief, --max-advantage and --max-risk"
-        )
+    chosen = _only(limits, "limits", "--max-belief, --max-advantage and --max-risk")
     if baseline_risk is not None and max_risk is None:
         raise InputError("--baseline-risk needs --max-risk; give both, or leave it out")
-    if not chosen:
+    if chosen is None:
         return None
-    if baseline_risk is None:
-        return Limit(*chosen[0])
-    return Limit(*chosen[0], baseline_risk)
+    return Limit(*chosen) if baseline_risk is None else Limit(*chosen, baseline_risk)
+
+
+def _only(named: Mapping[str, float | None], what: str, options: str) -> tuple[str, float] | None:
+    """Return the name and value that is not None; None without one. Raises InputError."""
+    given = [(name, value) for name, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise InputError(f"several {what} are given; give one of {options}")
+    return given[0] if given else None
 
 
 def _least(
@@ -173,10 +175,4 @@ def _least(
     from fedsim.learning.training.criterion import ACCURACY, AUC, BALANCED  # noqa: PLC0415
 
     named = {ACCURACY: accuracy, BALANCED: balanced_accuracy, AUC: auc}
-    given = [(name, value) for name, value in named.items() if value is not None]
-    if len(given) > 1:
-        raise InputError(
-            "several least values are given; give one of --min-accuracy, "
-            "--min-balanced-accuracy and --min-auc"
-        )
-    return given[0] if given else None
+    return _only(named, "least values", "--min-accuracy, --min-balanced-accuracy and --min-auc")

@@ -60,8 +60,8 @@ def told(
         notes: list[doc.Block] = [*first.cautions(report)]
         if others := [each for each in report.warnings if each not in contradictions]:
             notes.append(doc.Bullets(others))
-        if not contradictions:
-            notes += map(doc.Prose, first.lower(report))
+        if (command := first.choose(report)) and not contradictions:
+            notes.append(doc.Prose(["For lower limits: ", doc.Code(command)]))
         parts = evidence.parts(report, drawn.drawn, about.target, sections)
         states = (observers.state_words(report, row) for row in observers.shown(report))
         parts.insert(-1, reading.part(states))

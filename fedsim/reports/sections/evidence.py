@@ -269,7 +269,7 @@ Yeom's two learn from one half of the trials and are measured on the other.</p>
 {% call grid(headings, page) %}
 {% for name, attack in report.membership_inference.items() %}
 {% set advantage = attack.advantage | number ~ " " ~ attack.advantage_interval | ends %}
-{{ row(headings, facts.attack_names(name, client)[1],
+{{ row(headings, facts.attack_name(name, client),
        [advantage, attack.tpr | percent, attack.fpr | percent, attack.area | number]) }}
 {% endfor %}
 {% endcall %}

@@ -284,7 +284,6 @@ def told(
             *(each.title for each in labels if each.title == REHEARSED),
             *facts,
             f"Model: {model_in_short(report)}",
-            *([] if alarming else lower(report)),
         ],
         more=lambda: [*_in_full(report)],
         steps=decisions(report),
@@ -378,12 +377,6 @@ def _bar(report: Report, row: Row) -> doc.Bar:
         tells=False,
         cells=cells,
     )
-
-
-def lower(report: Report) -> list[str]:
-    """Return how to find lower limits, in a sentence; [] where more noise would not help."""
-    command = choose(report)
-    return [f"For lower limits: {command}"] if command else []
 
 
 def choose(report: Report) -> str:

@@ -135,18 +135,15 @@ def beside_theory(report: Report, name: str) -> Mark:
     return Mark("good", "Consistent")
 
 
-FINAL_LOSS = "Yeom (loss of the final model)"
-
-
-def attack_names(name: str, client: bool) -> tuple[str, str]:
-    """Return the short and the full name of an attack by losses."""
+def attack_name(name: str, client: bool) -> str:
+    """Return the name of an attack by losses, and what it decides about."""
     if name == empirical.POPULATION:
-        return "Yeom", "Yeom: members are the records with at most the mean loss"
+        return "Yeom: members are the records with at most the mean loss"
     if name == empirical.CHALLENGE and client:
-        return FINAL_LOSS, "Yeom on the target client: by the mean loss of its records"
+        return "Yeom on the target client: by the mean loss of its records"
     if name == empirical.CHALLENGE:
-        return FINAL_LOSS, "Yeom on the target record alone"
+        return "Yeom on the target record alone"
     if attack := LOSS_ATTACKS.get(name):
-        return attack.title, f"{attack.title}, on the target"
+        return f"{attack.title}, on the target"
     own = name.rpartition(":")[2].replace("_", " ")
-    return own, f"{own}, an attack of your own, on the target"
+    return f"{own}, an attack of your own, on the target"
