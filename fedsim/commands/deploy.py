@@ -246,7 +246,7 @@ def status(directory: Path, /) -> Answer:
         lines.append(f"{last.directory}: {last.state}, round {last.round} of {last.rounds}")
         if last.reason:
             lines.append(f"{last.directory}: {' '.join(last.reason.split())}")
-        lines += [f"{busy.machine}: no answer for {busy.seconds:.0f} s" for busy in last.busy]
+        lines += [f"{who}: no answer for {seconds:.0f} s" for who, seconds in last.busy.items()]
     lines.append(f"certificate: {now.certificate_days:.0f} days left")
     lines += [f"wrong: {problem}" for problem in now.problems]
     return Answer(

@@ -25,14 +25,6 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Busy:
-    """A client for which the server waits, and the seconds since it received the message."""
-
-    machine: str
-    seconds: float
-
-
-@dataclass(frozen=True)
 class SubmittedRun:
     """The last submitted run.
 
@@ -40,7 +32,7 @@ class SubmittedRun:
         state: Flower's name of its state.
         round: last finished round; 0 before the first.
         rounds: number of planned rounds; 0 before the training begins.
-        busy: clients that have not answered for 20 seconds or more.
+        busy: seconds since each client that has not answered for 20 or more received the message.
         reason: why it failed; "" while it runs, and of a run that succeeded.
     """
 
@@ -48,8 +40,8 @@ class SubmittedRun:
     state: str
     round: int
     rounds: int
-    busy: tuple[Busy, ...] = ()
-    reason: str = ""
+    busy: dict[str, float]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -94,14 +86,12 @@ def _nodes(server: Path, machines: list[str]) -> Iterator[Node]:
     known = {str(node["node-id"]): node for node in run.nodes(server)}
     registered = run.registered(server)
     for machine in machines:
-        own = registered.get(machine)
-        entry = known.get(own.node, {}) if own else {}
+        entry = known.get(registered[machine].node, {}) if machine in registered else {}
         if entry.get("status") == "online":
             yield Node(machine, CONNECTED, str(entry.get("online-at", "")))
-        elif offline := entry.get("offline-at"):
-            yield Node(machine, AWAY, str(offline))
         else:
-            yield Node(machine, NEVER, "")
+            offline = str(entry.get("offline-at") or "")
+            yield Node(machine, AWAY if offline else NEVER, offline)
 
 
 def _run(server: Path) -> SubmittedRun | None:
@@ -110,18 +100,17 @@ def _run(server: Path) -> SubmittedRun | None:
         return None
     path, id = last
     state, reason = run.submission(server, id).status()
-    finished, planned = 0, 0
-    busy: tuple[Busy, ...] = ()
+    finished, planned, busy = 0, 0, dict[str, float]()
     directory = RunDirectory(path)
     for event, _ in directory.events():
         planned = event.get("rounds", planned)
         finished = event.get("round", finished)
         if "busy" in event or "phase" in event:
             seconds = round(time.time() - event["time"] + event.get("seconds", 0.0), 1)
-            busy = tuple(Busy(f"client-{client}", seconds) for client in event.get("busy", ()))
+            busy = {f"client-{client}": seconds for client in event.get("busy", ())}
     if state == COMPLETED and not directory.has(LAST_FILE):
         reason = f"'{path}' has no {LAST_FILE}; see logs/superlink.log"
     elif state == COMPLETED or not state.startswith("finished"):
         reason = ""
-    busy = () if state.startswith("finished") else busy
+    busy = {} if state.startswith("finished") else busy
     return SubmittedRun(str(path), state, finished, planned, busy, reason)

@@ -93,7 +93,7 @@ def test_status_says_which_client_keeps_the_server_waiting(fedsim, tmp_path, nod
     assert (status, re.findall(r"(\S+): no answer for 6\d s", out)) == (0, ["client-1"])
     note_busy(directory, set(), 80.0)
     _, out, _ = fedsim("deploy", "status", server, "--json")
-    assert json.loads(out)["run"]["busy"] == []
+    assert json.loads(out)["run"]["busy"] == {}
 
 
 def test_status_says_what_ends_and_that_the_superlink_is_away(fedsim, tmp_path, nodes):
