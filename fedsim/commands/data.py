@@ -5,7 +5,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim.commands.answer import Answer, lines
 from fedsim.commands.settings import Change, Given, changed, configured
-from fedsim.configuration.files import TABLES
+from fedsim.configuration.federation import TABLES
 
 
 def data(

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim import configuration
 from fedsim.commands.answer import Answer
 from fedsim.commands.answer import lines as lines_of
 from fedsim.commands.run import Run, Training, load, trained
 from fedsim.commands.settings import Change, Given, Progress, changed, configured, console
 from fedsim.common import reading
 from fedsim.common.strict_json import report_json
+from fedsim.configuration import files as configuration_files
 from fedsim.reports.document.blocks import Mark, tabulated
 
 LONGEST = 3650
@@ -173,7 +173,7 @@ def run(
     from fedsim.deployment import kit, submission  # noqa: PLC0415  (Flower)
 
     chosen = configured(config, changed(changes, {"run.out": out}), None)
-    configuration.check_is_no_training(chosen.run.job, str(config))
+    configuration_files.check_is_no_training(chosen.run.job, str(config))
     server, shown = kit.folder(directory, "server"), console(progress)
     return load(submission.carry_out(server, chosen, shown, experiment=experiment).path)
 

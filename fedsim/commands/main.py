@@ -25,8 +25,9 @@ from adversaries import registry
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim.commands import INTERRUPTED, gate
 from fedsim.common import installation
-from fedsim.common.foreign_text import shown, without_password
+from fedsim.common.foreign_text import shown
 from fedsim.common.private_files import NO_ROOM
+from fedsim.common.secrets_in_text import without_password
 
 if TYPE_CHECKING:
     from fedsim.commands.answer import Answer

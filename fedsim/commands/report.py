@@ -12,6 +12,7 @@ from fedsim.audits.results import report as results
 from fedsim.commands.answer import Answer, lines
 from fedsim.commands.run import answer_of, trained
 from fedsim.commands.settings import Progress, console
+from fedsim.configuration import files as configuration_files
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking.progress import opened, replay
 from fedsim.reports.tracking.trackers import Tracking
@@ -63,7 +64,7 @@ def report(
         InputError: a directory is no finished run, or a key cannot be stated anew.
     """
     changes = [each for each in runs if isinstance(each, str) and _is_change(each)]
-    values: dict[str, Any] = configuration.parse_overrides(changes)
+    values: dict[str, Any] = configuration_files.parse_overrides(changes)
     for each in runs:
         values |= dict(each) if isinstance(each, Mapping) else {}
     places = [

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from adversaries.errors import InputError
 from fedsim import configuration
 from fedsim.configuration import Config, Scalar
+from fedsim.configuration import files as configuration_files
 
 if TYPE_CHECKING:  # torch, which takes a second
     import numpy.typing as npt
@@ -49,7 +50,9 @@ def changed(changes: Sequence[Change], values: Mapping[str, Any] | None = None) 
     """
     merged: dict[str, Any] = {}
     for change in changes:
-        merged |= configuration.parse_overrides([change]) if isinstance(change, str) else change
+        merged |= (
+            configuration_files.parse_overrides([change]) if isinstance(change, str) else change
+        )
     given = {key: each for key, each in (values or {}).items() if each is not None}
     paths = {key: str(each) for key, each in given.items() if isinstance(each, Path)}
     return merged | given | paths
@@ -82,7 +85,7 @@ def configured(
         file = configurations.bundled(named)
         if file != named and (named.suffix or named.parent != Path()):
             print(f"'{named}' does not exist; using the bundled {file}", file=sys.stderr)
-        return configuration.load(file, overrides, job)
+        return configuration_files.load(file, overrides, job)
     from fedsim.game import given  # noqa: PLC0415
 
     if isinstance(config, Config):

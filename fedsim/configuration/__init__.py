@@ -6,19 +6,14 @@ A configuration file is TOML, as a flat map of dotted keys to scalars for Flower
 
 from fedsim.common.tables import Scalar
 from fedsim.configuration.experiment import Config
-from fedsim.configuration.files import (
+from fedsim.configuration.jobs import JOBS, overlaid
+from fedsim.configuration.run_config import (
     KNOWN_KEYS,
-    check_is_no_training,
     declared,
-    dump,
     flatten,
     from_run_config,
-    load,
-    parse_override,
-    parse_overrides,
     to_run_config,
 )
-from fedsim.configuration.jobs import JOBS, overlaid
 from fedsim.configuration.training import TrainingConfig
 
 __all__ = [
@@ -27,14 +22,9 @@ __all__ = [
     "Config",
     "Scalar",
     "TrainingConfig",
-    "check_is_no_training",
     "declared",
-    "dump",
     "flatten",
     "from_run_config",
-    "load",
     "overlaid",
-    "parse_override",
-    "parse_overrides",
     "to_run_config",
 ]

@@ -16,9 +16,9 @@ from pydantic.fields import FieldInfo
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
 from fedsim.configuration.experiment import Config
-from fedsim.configuration.files import to_run_config
 from fedsim.configuration.needs import Need
 from fedsim.configuration.refused import REFUSED
+from fedsim.configuration.run_config import to_run_config
 
 BOUNDS = {
     "ge": "at least {}",

@@ -17,6 +17,9 @@ CLIENT = "{client}"
 """Placeholder in data.root for the number of a client."""
 
 
+TABLES = (".csv", ".tsv", ".gz", ".parquet", ".npz")
+"""Suffixes of tables, which a user may take for a configuration."""
+
 TOLERATED = "federation.tolerated-dropouts"
 
 

@@ -1,75 +1,19 @@
-"""Configurations as files, as Flower's run config, and as `KEY=VALUE`."""
+"""Configurations as files, and as `KEY=VALUE`."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import ValidationError
 
 from adversaries.errors import InputError
-from fedsim.common import reading
-from fedsim.common.tables import Scalar, explain
+from fedsim.common import configurations, reading
+from fedsim.common.tables import Scalar
 from fedsim.configuration.experiment import Config
-from fedsim.configuration.federation import OWN
-from fedsim.configuration.jobs import JOBS, TABLE, TARGETS, overlaid
-
-
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) of nested tables, with keys as Flower forms them."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def to_run_config(config: Config) -> dict[str, Scalar]:
-    """Return the configuration by dotted key, as Flower passes it to an app."""
-    return dict(flatten(config.model_dump(mode="json", by_alias=True)))
-
-
-def declared() -> dict[str, dict[str, Scalar]]:
-    """Return an app's declared tables, without values for what a rule chooses."""
-    tables: dict[str, dict[str, Scalar]] = Config().model_dump(mode="json", by_alias=True)
-    tables[TABLE] |= {TARGETS[0]: "", "delta": 0.0}
-    tables["training"] |= {"optimizer": "", "schedule": ""}
-    return tables
-
-
-KNOWN_KEYS = tuple(to_run_config(Config()))
-
-
-def from_run_config(values: Mapping[str, Any]) -> Config:
-    """Return the configuration of a flat map. Raises InputError for a bad key or value."""
-    # The cache needs the types too: 1, 1.0 and true are equal, but different values of a key.
-    items, types = tuple(values.items()), tuple(map(type, values.values()))
-    try:
-        return _parsed(items, types)
-    except TypeError:  # a list cannot be a key of a cache
-        return _parsed.__wrapped__(items, types)
-
-
-@lru_cache(maxsize=64)
-def _parsed(items: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Config:
-    """Return the configuration of a flat map. Cached, since a node reads it with each message."""
-    values = dict(items)
-    tree: dict[str, dict[str, Any]] = {}
-    for key, value in values.items():
-        if key not in KNOWN_KEYS:
-            raise InputError(f"unknown key '{key}'{_suggestion(key)}")
-        table, name = key.split(".")
-        tree.setdefault(table, {})[name] = value
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        raise InputError(explain(error)) from None
-
-
-TABLES = (".csv", ".tsv", ".gz", ".parquet", ".npz")
-"""Suffixes of tables, which a user may take for a configuration."""
+from fedsim.configuration.federation import OWN, TABLES
+from fedsim.configuration.jobs import JOBS, overlaid
+from fedsim.configuration.run_config import flatten, from_run_config, to_run_config
 
 
 def load(
@@ -95,8 +39,6 @@ def load(
     try:
         tree = reading.toml(path)
     except FileNotFoundError:
-        from fedsim.common import configurations  # noqa: PLC0415  (never in a client)
-
         near = difflib.get_close_matches(path.stem, configurations.listing(), n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         raise InputError(
@@ -159,16 +101,3 @@ def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
 def dump(config: Config) -> str:
     """Return the configuration as TOML. `load` reads an equal configuration from it."""
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
-
-
-def _suggestion(key: str) -> str:
-    if key in Config.model_fields:
-        within = next(dotted for dotted in KNOWN_KEYS if dotted.startswith(f"{key}."))
-        return f", which is a table; give one of its keys, such as {within}"
-    if near := difflib.get_close_matches(key, KNOWN_KEYS, n=1):
-        return f"; did you mean '{near[0]}'?"
-    # The table may be missing or wrong, so compare the last part alone.
-    names = {dotted.rpartition(".")[2]: dotted for dotted in KNOWN_KEYS}
-    if near := difflib.get_close_matches(key.rpartition(".")[2], names, n=1):
-        return f"; did you mean '{names[near[0]]}'?"
-    return f"; the tables are {', '.join(Config.model_fields)}"

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
-from fedsim import configuration
 from fedsim.configuration import Config
+from fedsim.configuration import files as configuration_files
 from fedsim.configuration.objects import Scheme
 from fedsim.deployment import kit, run
 from fedsim.experiment import prepare
@@ -69,7 +69,7 @@ def carry_out(
             )
         plan.left(run_directory)  # raises where the rest of the budget does not suffice
         run_directory.write_json(REGISTERED, nodes)
-    run_config = configuration.dump(config.reading_data_from(""))
+    run_config = configuration_files.dump(config.reading_data_from(""))
     submitted = run.start(server, run_config, Path(config.run.out))
     return _follow(submitted, run_directory, console)
 

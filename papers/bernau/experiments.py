@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import fedsim
-from fedsim import configuration
 from fedsim.commands.run import Run
 from fedsim.common import configurations
 from fedsim.configuration import Config, Scalar
+from fedsim.configuration import files as configuration_files
 from papers.findings import Means
 
 BELIEFS = {
@@ -65,7 +65,7 @@ def configured(means: Means, data: str, changes: dict[str, Scalar]) -> Config:
     where = dict(SMOKE)
     if not means.smoke:
         where = {"data.root": str(means.data(data)), "data.download": means.download}
-    return configuration.load(configurations.path(data), where | changes)
+    return configuration_files.load(configurations.path(data), where | changes)
 
 
 def play(means: Means, cell: BernauCell) -> Run:

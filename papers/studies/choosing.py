@@ -27,8 +27,8 @@ from tables import Table
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedsim import configuration
 from fedsim.configuration import Config
+from fedsim.configuration import files as configuration_files
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import tasks
@@ -167,7 +167,7 @@ def _row(table: Named, folder: Path, smoke: bool) -> tuple[str, ...]:
     best = next((each for each in answered["settings"] if each["chosen"]), None)
     if best is None:
         return table.name, "", f"{seconds:.0f}", answered["sentences"][0], *[""] * 5
-    config = configuration.load(out / "config.toml", {"model.name": "linear"})
+    config = configuration_files.load(out / "config.toml", {"model.name": "linear"})
     loaded = federation.load(config.experiment)
     opacus = _opacus(loaded, config, best["epsilon"], TUNED[:2] if smoke else TUNED)
     rows = utility.measure(loaded, utility.fitted(loaded))

@@ -18,9 +18,10 @@ from tables import Table, Value
 from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from adversaries.bounds.rate_bounds import by_mu
 from adversaries.statistics.intervals import EpsilonBound
-from fedsim import client_app, configuration, server_app
+from fedsim import client_app, server_app
 from fedsim.audits.run.empirical import released_bounds
 from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import files as configuration_files
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -120,7 +121,7 @@ def _config(size: Size, epsilon: str, root: Path | None) -> Config:
     data: dict[str, Scalar] = {}
     if root is not None:
         data = {"data.name": "mnist", "data.root": str(root / "mnist"), "data.pool": 1}
-    return configuration.load(
+    return configuration_files.load(
         CONFIG,
         {
             "trials.count": size.trials,

@@ -10,8 +10,8 @@ from pathlib import Path
 from tables import Table
 
 from adversaries.attacks.membership_attacks import ATTACKS
-from fedsim import configuration
 from fedsim.configuration import Scalar
+from fedsim.configuration import files as configuration_files
 from fedsim.studies.membership import membership_game, membership_report
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.toml"
@@ -33,7 +33,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     """Yield a table for each setting; the data come with scikit-learn."""
     tiny: dict[str, Scalar] = {"data.records": 30, "training.rounds": 2} if smoke else {}
     for setting, changes in SETTINGS.items():
-        chosen = configuration.load(CONFIG, COMMON | changes | tiny)
+        chosen = configuration_files.load(CONFIG, COMMON | changes | tiny)
         game = membership_game.play(chosen, 48 if smoke else MODELS)
         report = membership_report.assemble(
             chosen.experiment, chosen.audit.confidence, game, ATTACKS, 0.0

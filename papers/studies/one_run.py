@@ -17,6 +17,7 @@ from tables import Table, Value
 from adversaries.bounds import one_run
 from adversaries.statistics.gaussian import mu_of_epsilon
 from fedsim import client_app, configuration, server_app
+from fedsim.configuration import files as configuration_files
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -123,7 +124,7 @@ def _federation(smoke: bool) -> Table:
             "training.rounds": rounds,
             "run.threads": 1,
         }
-        given = configuration.load(CONFIG, changes)
+        given = configuration_files.load(CONFIG, changes)
         with tempfile.TemporaryDirectory() as folder:
             directory = RunDirectory.create(Path(folder) / "run", given)
             grid = InProcessGrid(

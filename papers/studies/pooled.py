@@ -20,8 +20,8 @@ from tables import Table
 from torch import nn
 
 import fedsim
-from fedsim import configuration
 from fedsim.configuration import Config
+from fedsim.configuration import files as configuration_files
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
 from fedsim.learning.data import own_records, schema
@@ -91,7 +91,7 @@ def compared(place: Path, name: str, data: str, repeats: int, rounds: int) -> tu
 
 def _federated(place: Path, name: str, data: str, rounds: int, seed: int) -> Trained:
     with tempfile.TemporaryDirectory() as folder:
-        config = configuration.load(
+        config = configuration_files.load(
             DEPLOYMENT / f"train-{name}.toml",
             {
                 "data.root": str(place / "{client}" / data),

@@ -19,9 +19,9 @@ from contestants import CORES, OPACUS
 from tables import Table
 from torch import nn
 
-from fedsim import configuration
 from fedsim.common import device
 from fedsim.common.randomness import SERVER
+from fedsim.configuration import files as configuration_files
 from fedsim.game import challenge, federation
 from fedsim.game.client import challenge_gradients, clean_sum, noise
 from fedsim.game.mechanisms import privacy
@@ -69,7 +69,7 @@ def measure(size, root, where):
             name, records = "mnist", "MNIST"
         overrides = size.overrides(root, where) | {"data.name": name}
         timings = {mode: _fedsim(overrides, mode, Path(scratch) / mode) for mode in MODES}
-        config = configuration.load(CONFIG, overrides)
+        config = configuration_files.load(CONFIG, overrides)
         alone = _training_alone(config, size)
         opacus = {who: _opacus(config, mode, size, where) for who, mode in OPACUS.items()}
     what = f"{size.trials} trials x {size.rounds} rounds x {config.data.records} {records}"

@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 from tables import Table
 
-from fedsim import client_app, configuration, server_app
+from fedsim import client_app, server_app
+from fedsim.configuration import files as configuration_files
 from fedsim.configuration import to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
@@ -84,7 +85,7 @@ class Timed:
 
 def measure(size):
     """Yield the three runtimes side by side."""
-    config = configuration.load(CONFIG, size.overrides)
+    config = configuration_files.load(CONFIG, size.overrides)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         inprocess = _timed(["run", str(CONFIG)], size, folder / "inprocess")

@@ -23,8 +23,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import fedsim
-from fedsim import configuration
 from fedsim.commands.init import init
+from fedsim.configuration import files as configuration_files
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
 
@@ -108,7 +108,7 @@ def _fedsim(folder, rounds=None):
     at = {event["phase"]: event["time"] for event in events if "phase" in event}
     training = at["reporting"] - at["training"]
     area = [event["area_under_curve"] for event in events if "loss" in event][-1]
-    loaded = federation.load(configuration.load(settings).experiment)
+    loaded = federation.load(configuration_files.load(settings).experiment)
     return (training, seconds, whole), area, loaded
 
 

@@ -24,7 +24,8 @@ from fedsim.commands import main as commands
 from fedsim.commands.main import main
 from fedsim.commands.report import report
 from fedsim.common.strict_json import report_json, strict_json
-from fedsim.configuration import Config, dump
+from fedsim.configuration import Config
+from fedsim.configuration.files import dump
 from fedsim.reports.kinds.verification import Outcome
 from fedsim.reports.tracking.progress import preparing
 

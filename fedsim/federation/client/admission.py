@@ -24,7 +24,7 @@ from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.configuration.federation import OWN, TOLERATED
 from fedsim.configuration.objects import Experiment, GameRules, Scheme
-from fedsim.federation.client import client_ledger, seen_models
+from fedsim.federation.client import client_ledger, kept_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, forms, messages
 from fedsim.federation.protocol.consent import (
@@ -345,7 +345,7 @@ def keep_model(received: Received, model: Tensor) -> None:
     try:
         values = to_run_config(config.reading_data_from(""))  # without the client's own paths
         run, sent = str(received.context.run_id), model[0].cpu().numpy()
-        seen_models.keep(terms.state, run, values, round, sent)
+        kept_models.keep(terms.state, run, values, round, sent)
     except InputError as error:  # the answer leaves: it is charged already
         LOG.warning("the client's report will lack round %d: %s", round, error)
 

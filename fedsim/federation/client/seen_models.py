@@ -1,7 +1,5 @@
-"""The models that a client received in a training, and its config.json, beside its ledger."""
+"""The trainings whose models a client kept (`kept_models`), for its own report."""
 
-import io
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.common import private_files, reading
-from fedsim.configuration import Config, Scalar, from_run_config
+from fedsim.common import reading
+from fedsim.configuration import Config, from_run_config
 from fedsim.federation.client.client_ledger import AnsweredMessage
+from fedsim.federation.client.kept_models import CONFIG, FOLDER
 
-FOLDER, CONFIG = "trainings", "config.json"
 MODEL = re.compile(r"round-(\d+)\.npy")
 
 
@@ -54,30 +52,6 @@ class AnsweredTraining:
         """Return the model [P] of an answered round; None if it was not kept."""
         seen = self.seen.get(answer.run)
         return seen.model(answer.round) if seen and answer.round in seen.models else None
-
-
-def keep(
-    state: Path, run: str, values: Mapping[str, Scalar], round: int, model: npt.NDArray[np.float32]
-) -> None:
-    """Keep the model that a client received in a round.
-
-    state: the folder of the client's ledger.
-    values: the run's configuration by key, without the client's own paths.
-    model: float32 [P].
-    Raises InputError if it cannot be written.
-    """
-    place = state.resolve() / FOLDER / run
-    content = io.BytesIO()
-    np.save(content, model, allow_pickle=False)
-    try:
-        private_files.make_directory(place)
-        if not (place / CONFIG).exists():
-            private_files.write_private(place / CONFIG, json.dumps(values).encode())
-        private_files.write_private(place / f"round-{round}.npy", content.getvalue())
-    except OSError as error:
-        raise InputError(
-            f"cannot write to '{place}': {error.strerror}; make room, or give this user access"
-        ) from None
 
 
 def read_seen(state: Path) -> list[SeenTraining]:

@@ -27,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim import configuration
 from fedsim.common import private_files, reading
 from fedsim.configuration import Config
+from fedsim.configuration import files as configuration_files
 from fedsim.federation.runs import run_files
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
@@ -69,14 +69,14 @@ class RunDirectory:
                             "new directory (run.out)"
                         )
                     with directory.lock():
-                        text = configuration.dump(config.placed_at(""))
+                        text = configuration_files.dump(config.placed_at(""))
                         directory.write_text("config.toml", text)
                 return directory
             # World bits and seeds reveal the target, so only the owner may read the directory. If
             # the directory existed before, its files are private.
             private_files.make_directory(directory.path)
             # config.toml makes the directory a run's. A kill before it leaves the path usable.
-            directory.write_text("config.toml", configuration.dump(config.placed_at("")))
+            directory.write_text("config.toml", configuration_files.dump(config.placed_at("")))
         except OSError as error:
             raise InputError(
                 f"cannot write to '{path}': {error.strerror}; name another directory (run.out)"
@@ -276,7 +276,7 @@ def _taken(file: IO[bytes]) -> bool:
 
 def _load(path: Path) -> Config:
     try:
-        return configuration.load(path)
+        return configuration_files.load(path)
     except InputError as error:
         raise InputError(
             f"cannot read the configuration of the run in '{path.parent}': {error}; restore "

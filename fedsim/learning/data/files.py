@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.common import installation, reading
-from fedsim.configuration import files as configurations
+from fedsim.common import reading
+from fedsim.configuration import federation
 from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat, Source
 
-TABLES = (*configurations.TABLES, ".txt")
+TABLES = (*federation.TABLES, ".txt")
 ENDINGS = ", ".join(TABLES)
 
 MOST_TEXT = 2**30
@@ -92,6 +92,8 @@ def _parquet(path: Path) -> Columns:
     try:
         from pyarrow import parquet  # noqa: PLC0415  (an extra)
     except ImportError:
+        from fedsim.common import installation  # noqa: PLC0415
+
         command = installation.command("parquet")
         raise InputError(f"'{path}' is Parquet, which pyarrow reads: {command}") from None
 

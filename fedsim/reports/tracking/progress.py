@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fedsim.common.foreign_text import without_password
+from fedsim.common.secrets_in_text import without_password
 from fedsim.configuration.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.document.wording import percent, span

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from adversaries.errors import InputError
 from fedsim.common import installation, private_files
-from fedsim.common.foreign_text import without_password
+from fedsim.common.secrets_in_text import without_password
 from fedsim.configuration import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.reports.tracking.course import Course, Event

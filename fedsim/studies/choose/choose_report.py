@@ -10,9 +10,9 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from fedsim import configuration
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
+from fedsim.configuration import files as configuration_files
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import KEYS
 from fedsim.federation.runs.run_directory import SUMMARY
@@ -296,7 +296,7 @@ def write(result: Result, directory: Path) -> Path:
     private_files.write_private(directory / SUMMARY, summary.encode())
     place = report_directory.write_report(directory, shown.report, html.page(shown))
     if result.choice.chosen:
-        text = configuration.dump(result.config)
+        text = configuration_files.dump(result.config)
         private_files.write_private(directory / CONFIG, text.encode())
     else:  # an earlier search in this directory may have left one
         (directory / CONFIG).unlink(missing_ok=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim import configuration
 from fedsim.configuration import Scalar, documentation
-from fedsim.configuration.federation import OWN
-from fedsim.configuration.files import TABLES
+from fedsim.configuration.federation import OWN, TABLES
 from fedsim.configuration.jobs import overlaid
 from fedsim.configuration.needs import as_toml
 from fedsim.learning.data import BUNDLED, Dataset, distribution

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from adversaries.errors import InputError
 from fedsim import configuration
 from fedsim.configuration import KNOWN_KEYS, Scalar
+from fedsim.configuration import files as configuration_files
 
 OF_A_RUN = ("run.out", "run.name")
 """Keys that name a run, of which a search has none."""
@@ -37,7 +38,7 @@ def axes(over: Sequence[str]) -> dict[str, list[Scalar]]:
             raise InputError(f"--over {key}: a search has one directory; give --out DIR")
         if key not in KNOWN_KEYS:
             configuration.from_run_config({key: ""})  # raises InputError with the nearest key
-        axes[key] = [configuration.parse_override(f"{key}={value}")[1] for value in listed]
+        axes[key] = [configuration_files.parse_override(f"{key}={value}")[1] for value in listed]
         if len(set(axes[key])) < len(listed):
             raise InputError(f"--over {text!r} has a value twice; give each once")
     every = itertools.chain.from_iterable(axes.values())

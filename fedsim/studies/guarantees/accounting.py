@@ -9,17 +9,17 @@ from typing import Any
 
 from adversaries.bounds import sample_size
 from adversaries.errors import InputError
-from fedsim import configuration
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
 from fedsim.configuration import Config
+from fedsim.configuration import files as configuration_files
 from fedsim.configuration.needs import UNBOUNDED
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability, pac, risks
-from fedsim.privacy import releases as described
+from fedsim.privacy import releases_file as described
 from fedsim.privacy.accounting import ACCOUNTANTS, accountant
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
@@ -256,7 +256,7 @@ def _read(source: Path, keys: Mapping[str, Any]) -> _Subject:
                 "of fedsim account"
             )
         return _Subject(described.load(source))
-    config = configuration.load(source, keys)
+    config = configuration_files.load(source, keys)
     nominal = privacy.noise_multiplier(config.scheme)
     everything = spending.describe_everything(config.scheme, nominal, [])
     training = privacy.describe(config.scheme, nominal)

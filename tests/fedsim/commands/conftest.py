@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsim.configuration import dump
+from fedsim.configuration.files import dump
 from fedsim.reports import page as report
 from tests.console import exit_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.configuration import dump
+from fedsim.configuration.files import dump
 from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key

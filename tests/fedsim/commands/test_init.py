@@ -7,7 +7,8 @@ import tomllib
 import numpy as np
 import pytest
 
-from fedsim.configuration import documentation, load
+from fedsim.configuration import documentation
+from fedsim.configuration.files import load
 from fedsim.learning.data import distribution
 
 FEW = ("trials.count=4", "training.rounds=1", "--quiet", "trials.batch=4")

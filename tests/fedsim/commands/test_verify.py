@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedsim.commands.main import main
-from fedsim.configuration import dump
+from fedsim.configuration.files import dump
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 

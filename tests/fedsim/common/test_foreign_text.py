@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsim.common.foreign_text import without_password
+from fedsim.common.secrets_in_text import without_password
 
 
 @pytest.mark.parametrize(

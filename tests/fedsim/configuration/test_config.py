@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 from adversaries.errors import InputError
 from fedsim import configuration
 from fedsim.common import configurations
-from fedsim.configuration import (
-    Config,
-    from_run_config,
-    load,
-    parse_override,
-    to_run_config,
-)
+from fedsim.configuration import Config, from_run_config, to_run_config
+from fedsim.configuration import files as configuration_files
+from fedsim.configuration.files import load, parse_override
 from fedsim.privacy.mechanism import Steps
 
 ROOT = Path(__file__).parents[3]
@@ -127,7 +123,7 @@ def test_every_example_is_valid(path):
 
 def test_a_dumped_configuration_loads_to_the_same_value(tmp_path):
     config = from_run_config({"privacy.rho-beta": 0.75, "data.root": 'a "quoted" path'})
-    (tmp_path / "config.toml").write_text(configuration.dump(config))
+    (tmp_path / "config.toml").write_text(configuration_files.dump(config))
     assert load(tmp_path / "config.toml") == config
 
 

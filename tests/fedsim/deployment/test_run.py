@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.configuration import dump
+from fedsim.configuration.files import dump
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.federation.client import client_ledger

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adversaries.errors import InputError
-from fedsim.privacy import releases
+from fedsim.privacy import releases_file
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust, Vantage
@@ -85,7 +85,7 @@ def test_several_trainings_cost_all_their_rounds_together():
 
 
 def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path):
-    read = releases.load(written(tmp_path, EXAMPLE))
+    read = releases_file.load(written(tmp_path, EXAMPLE))
     # Replacing a record moves a sum by twice the clipping norm: 8 / (2 x 2).
     assert read.rounds == (Rounds(2.0, 90), Rounds(4.0, 1, 0.5, participants=7))
     assert (read.trust, read.clients, read.neighbouring) == (
@@ -112,13 +112,13 @@ def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path
 )
 def test_a_file_that_makes_no_sense_is_refused_in_one_line(tmp_path, text, complaint):
     with pytest.raises(InputError, match=complaint) as refused:
-        releases.load(written(tmp_path, text))
+        releases_file.load(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
-        releases.load(tmp_path / "nothing.toml")
+        releases_file.load(tmp_path / "nothing.toml")
 
 
 @given(

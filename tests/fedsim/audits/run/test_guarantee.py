@@ -11,7 +11,8 @@ from rich.console import Console
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
-from fedsim.configuration import load, to_run_config
+from fedsim.configuration import to_run_config
+from fedsim.configuration.files import load
 from fedsim.deployment import kit
 from fedsim.federation.client import admission
 from fedsim.federation.runs import budget, ledger, run_transcript, spending

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 import fedsim as api
-from fedsim.configuration import dump, load
+from fedsim.configuration.files import dump, load
 from fedsim.game import federation, trainings
 from fedsim.game.trainings import Setting
 from fedsim.studies.choose import choose_search, utility

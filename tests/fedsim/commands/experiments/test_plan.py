@@ -3,7 +3,8 @@
 import pytest
 
 from fedsim import client_app, server_app
-from fedsim.configuration import dump, to_run_config
+from fedsim.configuration import to_run_config
+from fedsim.configuration.files import dump
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
 from fedsim.privacy import calibration

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fedsim.configuration import dump, load
+from fedsim.configuration.files import dump, load
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedsim import load_model
-from fedsim.configuration import dump
+from fedsim.configuration.files import dump
 from fedsim.reports import model_card, training_report
 
 

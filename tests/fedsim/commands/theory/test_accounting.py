@@ -7,7 +7,7 @@ import pytest
 
 from adversaries.bounds.sample_size import trials_needed
 from adversaries.statistics import gaussian
-from fedsim.configuration import dump
+from fedsim.configuration.files import dump
 from fedsim.privacy.accounting import ACCOUNTANTS
 from tests.console import refusal, run
 

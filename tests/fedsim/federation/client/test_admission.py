@@ -266,7 +266,7 @@ def test_an_answer_whose_model_cannot_be_kept_leaves_and_is_charged_once(client,
     def full(*_):
         raise InputError("No space left on device")
 
-    monkeypatch.setattr("fedsim.federation.client.seen_models.keep", full)
+    monkeypatch.setattr("fedsim.federation.client.kept_models.keep", full)
     _answers(client({}, {"run.job": "training"}))
     assert [answer.round for answer in client_ledger.read_answers(_state(client()))] == [1]
 

@@ -7,7 +7,8 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.configuration import dump, to_run_config
+from fedsim.configuration import to_run_config
+from fedsim.configuration.files import dump
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight

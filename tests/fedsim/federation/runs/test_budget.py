@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.configuration import dump
+from fedsim.configuration.files import dump
 from fedsim.federation.runs import budget, ledger, spending
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.budget import Ahead

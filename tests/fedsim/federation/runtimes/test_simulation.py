@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.configuration import JOBS, dump, from_run_config, to_run_config
+from fedsim.configuration import JOBS, from_run_config, to_run_config
+from fedsim.configuration.files import dump
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes import simulation
 from fedsim.federation.runtimes.flower_command import write_app

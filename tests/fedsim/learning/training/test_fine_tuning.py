@@ -14,7 +14,7 @@ from torchvision import models as networks
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.configuration import load
+from fedsim.configuration.files import load
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
 from fedsim.learning.training import evaluation, pretrained, saved_model, trainable
