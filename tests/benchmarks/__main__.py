@@ -1,4 +1,4 @@
-"""Benchmarks: clipped gradients, memory, accounting, a campaign, runtimes, sampled clients; scores;
+"""Benchmarks: clipped gradients, memory, accounting, a campaign, sampled clients; scores;
 recording; a training of a table beside Opacus.
 
 python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
@@ -17,7 +17,6 @@ import clipping
 import distances
 import memory
 import recording
-import runtimes
 import scores
 import torch
 import training
@@ -30,15 +29,12 @@ PARTS = (
     "memory",
     "accounting",
     "campaign",
-    "runtimes",
     "scores",
     "distances",
     "clients",
     "recording",
     "training",
 )
-
-PARTS_IN_SMOKE = tuple(part for part in PARTS if part != "runtimes")
 
 
 def main():
@@ -50,15 +46,10 @@ def main():
     parser.add_argument("--out", type=Path, help="write the figures to FILE.md or FILE.json")
     parser.add_argument("--network", choices=tuple(NETWORKS), help="clipping of this one alone")
     parser.add_argument("--trials", type=int, help="trials of the campaign (1000)")
-    parser.add_argument("--rounds", type=int, help="rounds on each of the runtimes (10)")
     parser.add_argument("--opacus-trials", type=int, help="models that Opacus is timed on (40)")
     parser.add_argument("--data-root", type=Path, help="MNIST's four IDX files; else random pixels")
     parser.add_argument("--adult-root", type=Path, help="Adult's two UCI files; else random rows")
     options = parser.parse_args()
-    if options.rounds is not None and options.rounds < 2:
-        parser.error(
-            f"--rounds is {options.rounds}, and the first round is start-up; give 2 or more"
-        )
     if unknown := set(options.parts) - set(PARTS):
         parser.error(
             f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"
@@ -83,8 +74,7 @@ def measure(options):
     where = torch.device(options.device)
     # As fedsim does; PyTorch's default for convolutions is less precise, and faster.
     torch.backends.cudnn.allow_tf32 = False
-    # The runtimes are started, compared and stopped by Flower's slow tests.
-    parts = options.parts or (PARTS_IN_SMOKE if options.smoke else PARTS)
+    parts = options.parts or PARTS
     if "clipping" in parts:
         names = NETWORKS if options.network is None else [options.network]
         networks = {name: NETWORKS[name] for name in names}
@@ -108,9 +98,6 @@ def measure(options):
         yield from recording.measure(options.smoke)
     if "training" in parts:
         yield from training.measure(options.smoke)
-    if "runtimes" in parts:
-        few = runtimes.SMOKE if options.smoke else runtimes.Size()
-        yield from runtimes.measure(replace(few, rounds=options.rounds or few.rounds))
 
 
 if __name__ == "__main__":
