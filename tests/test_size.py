@@ -23,7 +23,7 @@ BUDGETS = {
     "fedsim/studies": 3_300,
     "fedsim/commands": 4_000,
     "papers": 6_000,
-    "tests": 40_000,
+    "tests": 50_500,
 }
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 4_700,
     "fedsim/commands": 4_700,
     "papers": 6_900,
-    "tests": 51_000,
+    "tests": 50_500,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
