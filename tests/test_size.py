@@ -23,7 +23,7 @@ BUDGETS = {
     "fedsim/studies": 3_300,
     "fedsim/commands": 4_000,
     "papers": 6_000,
-    "tests": 50_500,
+    "tests": 40_000,
 }
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
