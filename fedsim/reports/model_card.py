@@ -132,7 +132,7 @@ def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
             with suppress(InputError):
                 epsilons[name] = accountant(name).epsilon(mechanism, privacy.delta)
         sees = (
-            "the trained model alone"
+            "sees the trained model alone"
             if vantage is Vantage.RELEASED_MODEL
             else trust.sees(vantage, federation.clients, federation.summed_in_the_clear)
         )

@@ -239,7 +239,7 @@ def _bar(one: Towards, card: ModelCard) -> doc.Bar:
         one.name,
         doc.Mark(one.words.kind, one.words.text),
         limit=one.right_at_most,
-        remark=f"sees {one.sees}",
+        remark=one.sees,
         cells=_cells(one, card),
     )
 

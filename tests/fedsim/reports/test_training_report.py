@@ -9,8 +9,8 @@ from fedsim.reports.document import html
 
 from .test_model_card import CARD, PRIVACY
 
-SERVER = ReleasedTowards("server", "every sum", {"pld": 2.0}, [Charged(2.0, 4, 1.0)])
-OTHERS = [ReleasedTowards("participant", "the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
+SERVER = ReleasedTowards("server", "sees every sum", {"pld": 2.0}, [Charged(2.0, 4, 1.0)])
+OTHERS = [ReleasedTowards("participant", "sees the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
 ROUND = training_report.NotedRound(3, time=0.0, epsilon=2.0, noise_at_most={"sum": 1.2})
 REPORT = training_report.TrainingReport("digits", [], [ROUND], [])
 
