@@ -81,9 +81,9 @@ done
 # Of three neither the adversary nor the challenge's client.
 other=$(cd "$T" && python -c "
 from pathlib import Path
-from fedsim import configuration
+from fedsim.configuration.files import load
 from fedsim.game import challenge
-whole = configuration.load(Path('experiment.toml'), {'federation.clients': $CLIENTS})
+whole = load(Path('experiment.toml'), {'federation.clients': $CLIENTS})
 chosen = challenge.choose(whole.experiment)
 print(*({0, 1, $CLIENTS - 1} - {chosen.adversary, chosen.client}), 1)" | cut -d' ' -f1)
 sh "$T/kit/server/start.sh" >/dev/null

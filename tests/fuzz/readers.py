@@ -31,7 +31,7 @@ from fedsim.federation.transcripts.writer import Writer
 from fedsim.learning import data
 from fedsim.learning.data import public
 from fedsim.learning.data.dataset import Source
-from fedsim.privacy import releases
+from fedsim.privacy import releases_file
 from fedsim.reports.kinds import verification
 
 
@@ -155,7 +155,7 @@ _repacked("a recording's 000002.npz")
 def _description(folder):
     path = folder / "rounds.toml"
     path.write_text("[[rounds]]\nnoise-multiplier = 1.5\ncount = 10\nsampling-rate = 0.5\n")
-    return Reader(path, lambda: releases.load(path))
+    return Reader(path, lambda: releases_file.load(path))
 
 
 def _loaded(name, root, **options):
