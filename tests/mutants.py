@@ -54,6 +54,7 @@ GUARANTEES = {
     "ledger": (
         (
             "fedsim/federation/client/client_ledger.py",
+            "fedsim/federation/runs/rows.py",
             "fedsim/federation/runs/ledger.py",
             "fedsim/federation/runs/budget.py",
         ),
