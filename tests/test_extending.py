@@ -117,7 +117,7 @@ def test_a_data_set_is_learnt_by_a_model(lay_down, small, run, tmp_path):
     few = {"trials.count": 2, "trials.batch": 2, "privacy.rho-beta": 0.0}
     arrays = run(small(own | few | {"privacy.noise-multiplier": 0.01, "training.rounds": 20}))
     assert arrays["accuracies"][-1].mean() > 0.8
-    assert _report(tmp_path).model.parameters == 21 * 32 + 33 * 3
+    assert _report(tmp_path).parameters == 21 * 32 + 33 * 3
 
 
 def test_an_accountant_calibrates_and_keeps_the_budget(lay_down, small, run, tmp_path, capsys):

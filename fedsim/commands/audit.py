@@ -99,8 +99,7 @@ def audit(
         claimed_delta: delta of --claimed-epsilon.
         claimed_unit: unit that the claim protects: a client (its whole update) or a record of its
             data. A claim about an app or a federation needs it.
-        strict: exit with status 3 if nothing is claimed. For a loop, support a claim only if it
-            holds at the least noise that was measured.
+        strict: exit with status 3 if nothing is claimed.
         delta: δ of the epsilons, for a transcript or scores. Default: the claim's, else 1e-5.
         confidence: confidence level of every interval and bound. Default: 0.95.
         trials: number of runs under attack. Default: 300 for an app, 400 for a loop.
@@ -235,9 +234,7 @@ def _of_code(
         if claim is not None and claim.unit == "client":
             raise InputError("a training loop protects records; leave --claimed-unit out")
         with _running("loop", taken.get("trials", TRIALS), "pilots", progress) as shown:
-            found = audit_loop(
-                target, strict=strict, **taken, claim=claim, confidence=level, **shown
-            )
+            found = audit_loop(target, **taken, claim=claim, confidence=level, **shown)
         details = replace(found.details, data=data or found.details.data)
         outcome: AuditReport[Any] = replace(found, name=function or found.name, details=details)
     else:

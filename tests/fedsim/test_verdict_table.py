@@ -113,20 +113,18 @@ LOOPS = {
     "a doubt": ({"unseen": "a test"}, {}, NOT_JUDGED),
     "unmeasured": ({"noise": None}, {}, NOT_JUDGED),
     "too little measured": ({"noise": replace(ENOUGH, at_least=0.96)}, {}, NOT_JUDGED),
-    "strict": ({"noise": replace(ENOUGH, at_least=0.9), "strict": True}, {}, SUPPORTED),
-    "strictly above": ({"noise": replace(ENOUGH, epsilon=ABOVE), "strict": True}, {}, NOT_JUDGED),
-    "not strict": ({"noise": replace(ENOUGH, epsilon=ABOVE)}, {}, SUPPORTED),
+    "measured above": ({"noise": replace(ENOUGH, epsilon=ABOVE)}, {}, SUPPORTED),
 }
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops(name):
     changes, numbers, expected = LOOPS[name]
-    given = {"alarms": (), "unseen": "", "noise": ENOUGH, "strict": False} | changes
+    given = {"alarms": (), "unseen": "", "noise": ENOUGH} | changes
     influence = Influence(unseen=given["unseen"])
     neighbouring = Neighbouring.ADD_REMOVE
     seen = LoopObservation((ObservedRun(),), (), (), 59, neighbouring, influence=influence)
-    evidence = partial(loop_evidence, seen, given["alarms"], given["noise"], given["strict"])
+    evidence = partial(loop_evidence, seen, given["alarms"], given["noise"])
     assert verdict(evidence, **numbers) is expected
 
 

@@ -28,7 +28,7 @@ from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import AuditReport, concluded
-from fedsim.audits.loop.findings import NoiseFacts
+from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.recorded.releases import JUDGED
 from fedsim.audits.results.conditions import APP
 from fedsim.audits.results.measured import Decisions
@@ -66,7 +66,7 @@ class AppDetails:
     decisions: Decisions | None
     records: Mapping[str, int] | None
     """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
-    noise: NoiseFacts | None
+    noise: MeasuredNoise | None
 
 
 AppReport = AuditReport[AppDetails]
@@ -117,7 +117,7 @@ def audit(
             facts=seen.facts,
             decisions=decisions,
             records=None if of_record is None else of_record.counts,
-            noise=of_record.noise.facts if of_record and of_record.noise else None,
+            noise=None if of_record is None else of_record.noise,
         ),
         versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
     )

@@ -21,7 +21,7 @@ from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.loop import findings
 from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.attack import Features, best_score, score_of_steps, separation
-from fedsim.audits.loop.findings import MeasuredNoise, NoiseFacts
+from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.loop.observation import Influence, LoopObservation
 from fedsim.audits.loop.running import HONEST, WITHOUT, LoopOrder, LoopTrials
 from fedsim.audits.results.conditions import LOOP
@@ -81,7 +81,7 @@ class LoopDetails:
     """Number of all runs of the loop."""
     provable: float
     """Largest lower bound that so many trials could prove, at the confidence of an alarm."""
-    noise: NoiseFacts | None
+    noise: MeasuredNoise | None
     least_noise: str
     """Part of the noise that is less than configured, and gives epsilon; "" for none."""
     missed_below: float | None
@@ -159,7 +159,7 @@ class MeasuredLoop:
             records=seen.records,
             runs=self.runs,
             provable=max(each.epsilon for each in most.values()),
-            noise=None if noise is None else noise.facts,
+            noise=noise,
             least_noise=seen.noise_off[0].strip(",") if seen.noise_off else "",
             missed_below=None if noise is None else noise.missed_below,
             influence=seen.influence,
@@ -167,18 +167,13 @@ class MeasuredLoop:
         )
 
 
-def judged(measured: MeasuredLoop, claim: Claim | None, strict: bool = False) -> LoopReport:
-    """Return the report of a loop.
-
-    Args:
-        claim: at the delta of the measurement.
-        strict: whether a supported claim must hold at the measured noise, not at the configured.
-    """
+def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
+    """Return the report of a loop; the claim is at the delta of the measurement."""
     seen, noise = measured.observation, measured.noise
     objections = findings.findings(seen)
     return concluded(
         [measured.view()],
-        partial(loop_evidence, seen, objections, noise, strict),
+        partial(loop_evidence, seen, objections, noise),
         kind=LOOP,
         name=measured.order.function,
         unit="record",
@@ -195,12 +190,11 @@ def loop_evidence(
     seen: LoopObservation,
     objections: Sequence[Finding],
     noise: MeasuredNoise | None,
-    strict: bool,
     claim: Claim,
     row: Row,
 ) -> Evidence:
     """Return what speaks for and against a claim about a loop."""
-    unsure = [*findings.doubts(seen), *findings.short(noise, claim, strict)]
+    unsure = [*findings.doubts(seen), *findings.short(noise)]
     against = list[str]()
     bound = 0.0 if row.attack is None else row.attack.epsilon_at_least or 0.0
     if row.attack is not None and bound > claim.epsilon:
@@ -228,7 +222,6 @@ def audit_loop(
     confidence: float = 0.95,
     seed: int = 0,
     time_limit: float = 3600.0,
-    strict: bool = False,
     log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopReport:
@@ -240,7 +233,7 @@ def audit_loop(
     with started(module, "loop", time_limit, order, log=log) as channel:
         loop = channel.served(LoopTrials)
         measured, claim = measure(loop, order, trials, claim, confidence, progress)
-        return judged(measured, claim, strict)
+        return judged(measured, claim)
 
 
 def measure(

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from fedsim.audits.judgement.claim import Claim, Finding, Rule, objections
+from fedsim.audits.judgement.claim import Finding, Rule, objections
 from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.observation import NOISE_TAIL, LoopObservation
 from fedsim.audits.results.numbers import Real
@@ -130,28 +130,16 @@ def findings(seen: LoopObservation) -> tuple[Finding, ...]:
 
 
 @dataclass(frozen=True)
-class NoiseFacts:
-    """How much noise of a loop was measured; the row of its observer has the result."""
+class MeasuredNoise:
+    """The measured noise of all steps, against the configured noise."""
 
+    at_least: Real
+    """Lower bound on the share of the configured noise that was added; at most 1."""
+    confidence: Real
     epsilon: Real | None
     """Epsilon at the least noise that was measured; None where theory does not know the loop."""
-    numbers: int
-    runs: int
-
-
-@dataclass(frozen=True)
-class MeasuredNoise:
-    """The measured noise of all steps, against the configured noise.
-
-    Attributes:
-        at_least: lower bound on the share of the configured noise that was added; at most 1.
-        seen_below: share below which the rule `realised-noise` objects with probability 95 %.
-    """
-
-    at_least: float
-    confidence: float
-    epsilon: float | None
-    seen_below: float
+    seen_below: Real
+    """Share below which the rule `realised-noise` objects with probability 95 %."""
     numbers: int
     runs: int
 
@@ -159,10 +147,6 @@ class MeasuredNoise:
     def ratio(self) -> Noise:
         """The measured noise over the configured noise, of which the low end is known."""
         return Noise(self.at_least, math.inf, self.confidence)
-
-    @property
-    def facts(self) -> NoiseFacts:
-        return NoiseFacts(self.epsilon, self.numbers, self.runs)
 
     @property
     def missed_below(self) -> float:
@@ -233,23 +217,13 @@ def doubts(seen: LoopObservation) -> list[str]:
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def short(noise: MeasuredNoise | None, claim: Claim, strict: bool) -> list[str]:
-    """Return why the measured noise does not support a claim; empty where it does.
-
-    strict: whether the claim must hold at the measured noise, not at the configured one.
-    """
+def short(noise: MeasuredNoise | None) -> list[str]:
+    """Return why the measured noise does not support a claim; empty where it does."""
     if noise is None or noise.epsilon is None:
         return [UNKNOWN]
-    sure = f"({noise.confidence:.0%} confidence, {noise.runs} runs)"
-    if strict and not claim.allows(noise.epsilon):
-        return [
-            f"at least {noise.at_least:.3g} of the configured noise was measured {sure}. At that "
-            f"noise, epsilon is {noise.epsilon:.4g}, above the claimed {claim.epsilon:.4g}, and "
-            "--strict asks for the claim at the measured noise. More --trials narrow this"
-        ]
-    if not strict and noise.at_least < of_noise.LEAST_SHARE:
-        return [
-            f"only {noise.at_least:.3g} of the configured noise was measured {sure}, below "
-            f"{of_noise.LEAST_SHARE:.2g}; give more --trials"
-        ]
-    return []
+    if noise.at_least >= of_noise.LEAST_SHARE:
+        return []
+    return [
+        f"only {noise.at_least:.3g} of the configured noise was measured ({noise.confidence:.0%} "
+        f"confidence, {noise.runs} runs), below {of_noise.LEAST_SHARE:.2g}; give more --trials"
+    ]

@@ -8,15 +8,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from scipy.stats import binom
-
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.numbers import Ends, Real
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.verdicts import State, StateWords
 from fedsim.privacy.identifiability import advantage_of_curve, rho_beta_of_epsilon
 
-Answer = Literal["meets", "misses", "cannot-tell"]
 Source = Literal["theory", "claim", "measured"]
 
 
@@ -25,11 +22,8 @@ class WorstOff:
     """What theory allows about the client that takes part in most rounds."""
 
     epsilon: Real
-    rho_beta: Real
     rho_alpha: Real
     """Advantage that no adversary exceeds."""
-    risks: list[tuple[Real, Real]]
-    """Success of an attack without the release, and its largest with it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ class Limit:
     @property
     def largest(self) -> WorstOff:
         """What theory allows about any client."""
-        return self.worst or WorstOff(self.epsilon, self.rho_beta, self.rho_alpha, self.risks)
+        return self.worst or WorstOff(self.epsilon, self.rho_alpha)
 
 
 @dataclass(frozen=True)
@@ -95,8 +89,6 @@ class Attack:
     confidence: Real
     """Confidence of every interval and bound here, in (0, 1)."""
     trials: int
-    chance: Real | None
-    """Advantage that a coin toss stays below in as many trials, with the same confidence."""
     log_odds: Real | None
     """Log-odds of the most extreme trial; infinite for certainty. None for an attack that counts
     right answers alone."""
@@ -231,8 +223,3 @@ def judged(rows: Iterable[Row], alarmed: Collection[str]) -> dict[str, Row]:
         row.observer: replace(row, standing=standing(row, alarmed=row.observer in alarmed))
         for row in rows
     }
-
-
-def guessing(trials: int, confidence: float) -> float:
-    """Return the advantage, above or below 0, that a coin toss keeps with this confidence."""
-    return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)

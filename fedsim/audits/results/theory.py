@@ -52,8 +52,6 @@ class ReleasedTogether:
     """Epsilon of one training towards the same vantage, for comparison."""
     vantages: Mapping[str, Real]
     """Epsilon of everything released, towards each vantage."""
-    game: str
-    """Parties beside the target's client that knew the target, and what is not guaranteed of it."""
 
 
 @dataclass(frozen=True)

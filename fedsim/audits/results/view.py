@@ -12,7 +12,7 @@ from scipy.special import expit
 from adversaries.arrays import Bools, Floats
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.results.rows import Attack, Limit, Noise, Row, guessing
+from fedsim.audits.results.rows import Attack, Limit, Noise, Row
 from fedsim.audits.results.theory import Predicted
 
 Bounds = Callable[[float], Mapping[str, float]]
@@ -85,7 +85,6 @@ def _attack(view: View, bounds: Bounds, confidence: float, alarm: float | None) 
         standard_error=None if advantage is None else advantage.standard_error,
         confidence=confidence,
         trials=view.trials,
-        chance=None if advantage is None else guessing(view.trials, confidence),
         log_odds=view.log_odds,
         belief=None if view.log_odds is None else float(expit(view.log_odds)),
         delta_prime=None if exceeded is None else exceeded.point,

@@ -13,7 +13,7 @@ from fedsim.audits.measurements import (
     trade_off_report,
 )
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.report import Model, Report
+from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Accounted, Budget, Fit, RunBounds
 from fedsim.audits.results.verdicts import Checks
 from fedsim.audits.run import empirical, guarantee, rows, set_up
@@ -148,7 +148,7 @@ def _measured(run: AuditedRun) -> Report:
         clients=config.federation.clients,
         colluding=config.federation.colluding,
         data=set_up.data(run),
-        model=Model(facts["parameters"]),
+        parameters=facts["parameters"],
         precision=facts["precision"],
         rows=rows.measure(run, measured, one_run, residuals),
         challenge=set_up.challenge(run),

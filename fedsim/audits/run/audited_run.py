@@ -10,7 +10,7 @@ from adversaries.statistics import estimators, forecast
 from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.statistics.trials import two_sided
-from fedsim.audits.measurements import membership_audit, vantage_report
+from fedsim.audits.measurements import vantage_report
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results.theory import PredictionResult
 from fedsim.audits.run import guarantee
@@ -142,7 +142,6 @@ class AuditedRun:
             spending.describe_everything(config.scheme, self.noise_multiplier, rows),
             spending.trainings(rows) or self.trials,
             self.delta,
-            disclosed=not membership_audit.withheld(self.transcript),
         )
 
     @cached_property

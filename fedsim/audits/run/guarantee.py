@@ -10,7 +10,6 @@ from fedsim.audits.results.theory import Budget, ReleasedTogether
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.configuration.needs import UNBOUNDED
 from fedsim.configuration.objects import GameRules
-from fedsim.game.mechanisms import vantages
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
@@ -144,14 +143,10 @@ def budget_cautions(budget: Budget, of_all: float) -> list[str]:
 
 
 PLAYED = (
-    "The server played the game with its own copy of the records. The guarantee covers what the "
-    "clients sent."
+    "The server, or an adversary, played the game with its own copy of the records. The guarantee "
+    "covers what the clients sent in the rounds."
 )
-DISCLOSED = (
-    "An adversary that knows the records sent its results to the server without noise. The "
-    "guarantee covers what the clients sent in the rounds."
-)
-"""Parties beside the target's client that knew the target, and what is not guaranteed of it."""
+"""Parties beside the target's client that knew the target."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +172,6 @@ def of(
     trainings: int,
     delta: float,
     vantage: Vantage | None = None,
-    disclosed: bool | None = None,
 ) -> Guarantee:
     """Return what a run guarantees by privacy.accountant at delta towards a vantage."""
     scheme = rules.scheme
@@ -187,11 +181,6 @@ def of(
     def epsilon(described: Releases, vantage: Vantage) -> float:
         return chosen_accountant.epsilon(described.towards(vantage), delta)
 
-    if disclosed is None:
-        disclosed = any(
-            vantage is not Vantage.SERVER
-            for vantage in vantages.measured(scheme.federation.vantage, audit.vantages)
-        )
     failings = dp_failings(rules, audit)
     released: ReleasedTogether | None = None
     if everything is not None:
@@ -205,7 +194,6 @@ def of(
             rho_beta=identifiability.rho_beta_of_epsilon(epsilons[where.value]),
             epsilon_of_one_training=epsilon(training, where),
             vantages=epsilons,
-            game=DISCLOSED if disclosed else PLAYED,
         )
     if failings or released is None:
         return Guarantee(False, " ".join(failings), released)
@@ -218,12 +206,9 @@ def stated(released: ReleasedTogether) -> str:
     count = released.trainings
     where = f"at delta {released.delta:g} towards the {released.vantage}"
     if count == 1:
-        return (
-            f"One training released everything: epsilon {released.epsilon:.4g} {where}. "
-            f"{released.game}"
-        )
+        return f"One training released everything: epsilon {released.epsilon:.4g} {where}. {PLAYED}"
     return (
         f"{count} trainings together released everything: epsilon {released.epsilon:.4g} {where}. "
         f"One of them has epsilon {released.epsilon_of_one_training:.4g}, which an audit compares "
-        f"with; it is not a guarantee. {released.game}"
+        f"with; it is not a guarantee. {PLAYED}"
     )

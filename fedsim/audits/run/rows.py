@@ -26,7 +26,7 @@ from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun, SeenFrom
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import released_model
-from fedsim.privacy import identifiability, risks
+from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import Mechanism
@@ -105,13 +105,7 @@ def _limit(run: AuditedRun, bound: VantageBounds) -> Limit:
 
 
 def _worst_off(run: AuditedRun, mechanism: Mechanism) -> WorstOff:
-    epsilon = PLD.epsilon(mechanism, run.delta)
-    return WorstOff(
-        epsilon,
-        identifiability.rho_beta_of_epsilon(epsilon),
-        identifiability.rho_alpha(mechanism),
-        list(risks.success_by_baseline(mechanism, run.baselines)),
-    )
+    return WorstOff(PLD.epsilon(mechanism, run.delta), identifiability.rho_alpha(mechanism))
 
 
 def _note(run: AuditedRun, vantage: Vantage, view: SeenFrom | None) -> str:

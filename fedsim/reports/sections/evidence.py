@@ -14,7 +14,7 @@ from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
 from fedsim.audits.measurements.residual_report import MEANING as RESIDUALS_MEAN
 from fedsim.audits.measurements.residual_report import ratio_text
 from fedsim.audits.results.report import Report
-from fedsim.audits.run.guarantee import UNCLIPPED
+from fedsim.audits.run.guarantee import PLAYED, UNCLIPPED
 from fedsim.privacy.trust import Trust
 from fedsim.reports.document import wording
 from fedsim.reports.document.blocks import Block, Figure, Html, Part
@@ -167,7 +167,7 @@ CURVES = """
 
 THEORY = """
 {% set guaranteed = facts.released(report) %}
-{% if guaranteed %}<p>{{ guaranteed }} {{ report.released.game }}</p>{% endif %}
+{% if guaranteed %}<p>{{ guaranteed }} {{ played }}</p>{% endif %}
 {% if sampled %}
 <p>Poisson sampling: the bounds require that it stays secret whether the target took part in a
 round. The adversary is assumed to know this of everybody else.</p>
@@ -351,7 +351,7 @@ SETTINGS = """
 {{ fact("Records of each client",
         sizes | min ~ " to " ~ sizes | max ~ ", median " ~ "%g" % median(sizes)) }}
 {{ fact("Label skew", report.data.mean_label_skew | plain) }}
-{{ fact("Network", report.config["model.name"] | plain ~ ", " ~ report.model.parameters ~
+{{ fact("Network", report.config["model.name"] | plain ~ ", " ~ report.parameters ~
         " parameters") }}
 {{ fact("Noise multiplier",
         mechanism.noise_multiplier | number ~ ", " ~ mechanism.steps ~ " steps") }}
@@ -431,6 +431,7 @@ KNOWN: Mapping[str, Any] = {
     "replacements": {"record": "another record", "gradient": "its opposite"},
     "residuals_mean": RESIDUALS_MEAN,
     "unclipped": UNCLIPPED,
+    "played": PLAYED,
     "canary_bounds": CANARY_BOUNDS,
     "crafted_bounds": CRAFTED_BOUNDS,
 }

@@ -352,9 +352,6 @@ def _in_full(report: Report) -> Iterator[doc.Block]:
         yield doc.Heading(f"{NAMES[row.observer]}: {observers.mark(report, row).text}")
         for heading, (text, detail) in observers.numbers(report, row).items():
             yield doc.Prose(f"  {heading}: {text}{f' ({detail})' * bool(detail)}")
-        if row.attack is not None and row.attack.chance is not None:
-            chance = number(row.attack.chance)
-            yield doc.Prose(f"  a coin's advantage: −{chance} to {chance}")
         yield doc.Prose(f"  {observers.reading(report, row)}")
     yield from (doc.Prose(label.text) for label in cautions(report) if label.text)
     took = report.timing

@@ -43,9 +43,9 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, 
     config = small({"privacy.neighbouring": neighbouring, "trials.count": 4})
     report, seen = _run(config, tmp_path / "run")
     signs = np.where(seen["worlds"], 1, -1)
-    before = np.zeros((4, report.model.parameters))
+    before = np.zeros((4, report.parameters))
     for step in range(3):
-        noise = gaussian_noise(0, range(4), step + 1, SERVER, report.model.parameters)
+        noise = gaussian_noise(0, range(4), step + 1, SERVER, report.parameters)
         ratio = seen["sensitivities"][:, step] / seen["noise_stds"][:, step]
         odds = np.diff(seen["log_odds"], axis=1, prepend=0)[:, step]
         along = odds / ratio - signs * ratio / 2
@@ -56,7 +56,7 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, 
             repeated = (noise * before).sum(1) / np.linalg.norm(before, axis=1)
             np.testing.assert_allclose(seen["residual_repeats"][:, step], repeated, atol=0.5)
         before += noise
-    assert (seen["residual_freedoms"] == report.model.parameters - 1).all()
+    assert (seen["residual_freedoms"] == report.parameters - 1).all()
     assert report.residuals.sampling is None
     assert report.residuals.noise.degrees_of_freedom == 12 * 649
     ends = report.residuals.noise.interval
