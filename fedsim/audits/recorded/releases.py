@@ -244,7 +244,7 @@ def _mu(node: int, releases: Sequence[Release], stds: Sequence[float]) -> float:
 
 NUMBERS = (
     *("noise_multiplier", "clipping_norm", "num_sampled_clients"),
-    *("divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
+    *("divisor", "neighbour_divisor", "sample_rate"),
     *("accountant_noise_multiplier", "accountant_sample_rate"),
 )
 

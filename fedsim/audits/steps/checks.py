@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import bdtrc
 
-from adversaries.arrays import Floats
 from adversaries.attacks import residuals
-from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.steps.step import Sampling, Step
@@ -20,9 +18,6 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 TAIL = 1 - ALARM_CONFIDENCE
 EXCESS = 1e-3
 """Share by which a sum may exceed the clipping norm: gradients are clipped in single precision."""
-
-MOST_SIZES = 33
-"""Number of data set sizes that are tried where none was recorded, of all possible ones."""
 
 LONG_SUM = (
     "the clipped sum is up to {:.4g} times as long as the sum of {} clipped gradients can be. "
@@ -70,9 +65,9 @@ ACCUMULATED = (
     "is for one batch, so that its amplification is not proven"
 )
 UNTESTED = (
-    "the audit cannot tell whether batches are Poisson samples: their sizes were not recorded, or "
-    "too few were recorded to exclude one fixed size; record more steps, or call the recorder on "
-    "the Opacus engine before make_private"
+    "the audit cannot tell whether batches are Poisson samples: their sizes or the number of "
+    "records were not recorded, or too few were recorded to exclude one fixed size; record more "
+    "steps, or call the recorder on the Opacus engine before make_private"
 )
 UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}"
 UNCOUNTED = (
@@ -161,9 +156,8 @@ def sizes(steps: Sequence[Step], tail: float = TAIL) -> tuple[Sampling | None, l
     """Test the sizes of batches that are declared Poisson samples; `tail` of these are accused."""
     kinds, found = _sizes(steps), list[Sampling]()
     for (rate, records), listed in kinds.items():
-        tests = _tests(np.array(listed, float), _possible(steps, rate, records), rate)
-        # For an unknown number of records, the one that fits best counts (in the loop's favour).
-        if test := max(tests, key=lambda one: one.p_value, default=None):
+        if max(listed) <= records:
+            test = residuals.sampling_test(np.array(listed, float), records, rate)
             p_value = min(1.0, test.p_value * len(kinds))
             found.append(Sampling(test.rate, rate, test.dispersion, p_value))
     worst = min(found, key=lambda one: one.p_value, default=None)
@@ -203,22 +197,14 @@ def favoured(steps: Sequence[Step], tail: float = TAIL) -> tuple[float, list[Fin
     return 0.0 if several else low, [finding]
 
 
-def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
+def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int], list[int]]:
     """Return the sizes of single batches that are declared Poisson samples, by q and N."""
-    kinds: dict[tuple[float, int | None], list[int]] = {}
+    kinds: dict[tuple[float, int], list[int]] = {}
     for step in steps:
-        rate = step.sample_rate
-        if rate is not None and rate < 1 and step.batch is not None and step.accumulated == 1:
+        rate, single = step.sample_rate, step.accumulated == 1
+        if rate is not None and rate < 1 and single and step.batch is not None and step.records:
             kinds.setdefault((rate, step.records), []).append(step.batch)
     return kinds
-
-
-def _tests(sizes: Floats, possible: Sequence[int], rate: float) -> list[SamplingTest]:
-    return [
-        residuals.sampling_test(sizes, records, rate)
-        for records in possible
-        if sizes.max() <= records
-    ]
 
 
 def _tested(steps: Sequence[Step]) -> bool:
@@ -229,29 +215,13 @@ def _tested(steps: Sequence[Step]) -> bool:
     kinds = _sizes(sampled)
     if sum(map(len, kinds.values())) < len(sampled):
         return False
-    for (rate, records), listed in kinds.items():
-        possible = _possible(steps, rate, records)
-        if not possible:
-            return False
-        alike = np.full(len(listed), round(possible[0] * rate), float)
-        if max(test.p_value for test in _tests(alike, possible[:1], rate)) >= TAIL:
-            return False
-    return True
-
-
-def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[int]:
-    """Return the size of the data set, or those that the batch's expected size allows.
-
-    Opacus rounds the expected size N q down. Without an expected size the list is empty.
-    """
-    if records:
-        return [records]
-    expected = steps[0].expected
-    if not expected:
-        return []
-    least = max(1, math.ceil(expected / rate))
-    most = max(least, math.ceil((expected + 1) / rate))
-    return sorted({int(size) for size in np.linspace(least, most, MOST_SIZES)})
+    return all(
+        residuals.sampling_test(
+            np.full(len(listed), round(records * rate), float), records, rate
+        ).p_value
+        < TAIL
+        for (rate, records), listed in kinds.items()
+    )
 
 
 def sums(steps: Sequence[Step]) -> list[Finding]:

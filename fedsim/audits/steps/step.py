@@ -50,7 +50,6 @@ class Step:
         sample_rate: q, if batches are declared Poisson samples; 1 for all records.
         batch: number of records drawn for it, with repetitions.
         sum_length: |S| of the whole clipped sum.
-        expected: expected size of the batch, N q rounded down, where N was not recorded.
         sampling: kind of sampler; "" if unknown, or if the data had another length before.
         adaptive: whether the clipping norm follows the gradients, whose count is released too.
         neighbour_divisor: d with one record fewer.
@@ -69,7 +68,6 @@ class Step:
     members: tuple[int, ...] | None
     records: int | None
     sum_length: float | None
-    expected: float | None
     accumulated: int
     sampling: str
     adaptive: bool
@@ -155,7 +153,6 @@ def _step(
         members=None if members is None else tuple(members),
         records=int(number(mechanism, "records") or 0) or None,
         sum_length=number(mechanism, "sum_length"),
-        expected=number(mechanism, "expected_batch_size"),
         accumulated=max(1, int(accumulated or 1)),
         sampling=str(mechanism.get("sampling", "")),
         adaptive=mechanism.get("adaptive") is True,

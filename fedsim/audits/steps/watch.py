@@ -299,8 +299,6 @@ def _facts(optimizer: Any) -> dict[str, Scalar]:
     }
     if own := _own_noise(optimizer):
         facts["own_noise"] = own
-    if optimizer.expected_batch_size:
-        facts["expected_batch_size"] = float(optimizer.expected_batch_size)
     count = getattr(optimizer, "unclipped_num_std", None)
     if count is not None:
         # The count has a part of the budget: this multiplier is left for the sum.

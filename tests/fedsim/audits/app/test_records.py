@@ -95,7 +95,6 @@ def training(rounds, first=0.5, **run):
             members=members,
             records=64,
             sum_length=None,
-            expected=None,
             accumulated=1,
             sampling="poisson",
             adaptive=False,

@@ -274,14 +274,20 @@ def test_batches_of_one_size_are_judged_without_amplification(tmp_path):
 
 
 def test_the_optimiser_alone_shows_by_its_batches_that_they_are_not_poissons(tmp_path):
-    path = tmp_path / "steps.fedt"
-    epsilon = Training().run(
-        PrivacyEngine(), 4, lambda made: opacus(made, path), poisson_sampling=False
-    )
-    report = _audited(path, epsilon)
-    assert report["verdict"] == "suspect"
-    assert "contradict Poisson sampling" in _texts(report, "alarm")
-    assert not report["details"]["release"]["amplified"]
+    """Where it knows of how many records they are."""
+    for records, verdict in ((500, "suspect"), (None, "not judged")):
+        path = tmp_path / f"{records}.fedt"
+        epsilon = Training().run(
+            PrivacyEngine(),
+            4,
+            lambda made, to=path, of=records: opacus(made, to, records=of),
+            poisson_sampling=False,
+        )
+        report = _audited(path, epsilon)
+        assert report["verdict"] == verdict
+        if records:
+            assert "contradict Poisson sampling" in _texts(report, "alarm")
+            assert not report["details"]["release"]["amplified"]
 
 
 def test_a_weighted_sampler_is_found_by_the_record_that_it_favours(tmp_path):
