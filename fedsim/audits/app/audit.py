@@ -152,7 +152,7 @@ class ClientTheory:
     def mu(self) -> float | None:
         """Distance of the worlds, in standard deviations of the noise; None if it is not known."""
         facts = self.seen.facts
-        if facts.bare and not self.seen.added:
+        if self.seen.unprotected:
             return math.inf
         if self.broken or not facts.multipliers:
             return None

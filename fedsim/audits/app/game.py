@@ -49,6 +49,11 @@ class Observed:
     unclipped: bool
     added: bool
 
+    @property
+    def unprotected(self) -> bool:
+        """Whether only training itself can add noise."""
+        return self.facts.bare and not self.added
+
 
 def observe(audited: App, seed: int) -> Observed:
     """Return what an honest run and one with a huge update show.

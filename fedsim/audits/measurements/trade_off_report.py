@@ -29,7 +29,7 @@ def report(
     """Return the measured curves of `report.json`, by vantage.
 
     Args:
-        views: the arrays of each measured vantage, from `vantage_report.seen_from`.
+        views: the arrays of each measured vantage, from `audited_run.seen_from`.
         towards: returns the mechanism that a vantage faces.
         confidence: of each band, in (0, 1).
     """

@@ -226,15 +226,6 @@ def test_without_a_claim_there_is_no_verdict_but_a_guarantee():
 
 
 @pytest.mark.slow
-def test_an_app_without_privacy_is_infinitely_revealing():
-    outcome = audited("none", FOUR_SIGMA, trials=120)
-    assert outcome.verdict is Verdict.CONVICTED
-    assert outcome.epsilon == math.inf
-    assert outcome.row.advantage == 1
-    assert outcome.details.decisions.lower_bounds["gaussian"].reason is not None
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("neighbouring", list(Neighbouring))
 @pytest.mark.parametrize("variant", ["uniform", "client-fixed", "weighted"])
 def test_the_measured_advantage_is_the_predicted_one(variant, neighbouring):

@@ -7,7 +7,6 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedsim.audits.loop.contract import carried, tensors
 from fedsim.audits.loop.observation import LoopObservation, epsilon
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.worlds import Data, pairs
@@ -103,16 +102,3 @@ def test_what_is_the_same_in_all_honest_runs_tells_of_no_record(name, watch):
     seen = observed(RIGHT[name], watch)
     assert (seen.beside, seen.explained) == ((), True)
     assert epsilon(seen, 1e-5) is not None
-
-
-def test_equal_tensors_have_equal_checksums_and_others_have_not():
-    def checksum(value):
-        return dict(carried(tensors({"more": value})))["integer tensor more"]
-
-    values = [torch.tensor(1), torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)]
-    values += [torch.tensor([1, 2]), np.ones(3, int), np.ones((3, 1), int)]
-    sums = [checksum(value) for value in values]
-    assert len(set(sums)) == len(values)
-    assert sums == [checksum(value) for value in values]
-    halves = torch.ones(2, dtype=torch.bfloat16)
-    assert carried(tensors({"more": torch.ones(2), "half": halves})) == ()

@@ -19,7 +19,7 @@ from tests.console import run
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
 SMALL, RETURNED = LOOPS / "small_loops.py", LOOPS / "returned_loops.py"
-HIDDEN, NETWORKS = LOOPS / "hidden_loops.py", LOOPS / "own_networks.py"
+NETWORKS = LOOPS / "own_networks.py"
 
 
 def outcome(loop, epsilon=None, trials=200, **how):
@@ -223,11 +223,3 @@ def test_models_of_several_steps_are_refused_with_what_to_return_instead():
     result = run(f"audit {RETURNED}:lists_noise_400 --data breast-cancer --trials 20")
     assert result.exit_code == 1
     assert "every released step as an array [k, P]" in result.stderr
-
-
-@pytest.mark.slow
-def test_the_terminal_says_what_to_return_to_see_more():
-    claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
-    text = " ".join(run(f"audit {RETURNED}:last_noise_400 {claim}").stdout.split())
-    assert "100 trials can prove at most" in text
-    assert "Return each step's sum, an array [k, P]" in text

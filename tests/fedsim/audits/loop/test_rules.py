@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader
 
 from adversaries.statistics import gaussian
-from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.findings import findings
 from fedsim.audits.loop.observation import LoopObservation, ObservedRun, epsilon, mechanism
@@ -203,19 +201,6 @@ def test_the_divisor_follows_the_data_at_some_numbers_of_records(
     seen = observe(opacus_loop(batch, watch), records=records)
     (found,) = [each for each in findings(seen) if each.breaks]
     assert found.rule == "data-dependent-divisor"
-
-
-def test_at_the_default_number_of_records_no_usual_batch_makes_the_divisor_follow_the_data() -> (
-    None
-):
-    def mechanism_of(records: int, batch: int) -> tuple[float, int]:
-        rate = 1 / len(DataLoader(range(records), batch_size=batch))  # type: ignore[arg-type]
-        return rate, int(records * rate)  # as PrivacyEngine.make_private has them
-
-    batches = [*range(3, 29), 32, 40, 48, 50]
-    n = RECORDS_BY_DEFAULT
-    assert [b for b in batches if mechanism_of(n, b) != mechanism_of(n - 1, b)] == []
-    assert mechanism_of(64, 16) != mechanism_of(63, 16)
 
 
 def opacus_loop(batch: int, watch: LoopWatch) -> Loop:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from opacus import PrivacyEngine
-from opacus.accountants import RDPAccountant
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
@@ -17,7 +16,6 @@ from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.observation import LoopObservation
 from fedsim.audits.loop.running import Loop, LoopTrials
 from fedsim.audits.loop.worlds import Data, pairs
-from fedsim.audits.steps.classes import LoopStatement, LoopWatch, wrap
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -185,32 +183,6 @@ def test_theory_knows_what_opacus_made_and_nothing_else(name, watch):
     assert len(seen.steps) == 4
 
 
-def test_an_accountant_works_out_the_same_history_once(watch):
-    """It is asked after every run, and takes longer than the training of a small model."""
-    wrap(watch)
-    asked = []
-
-    def work(self, **how):
-        asked.append(how["delta"])
-        return len(self.history) + how["delta"], 2.0
-
-    original, RDPAccountant.get_privacy_spent = RDPAccountant.get_privacy_spent, work
-    try:
-        answers = []
-        for steps, delta in ((1, 0.1), (1, 0.1), (1, 0.2), (2, 0.1)):
-            accountant = RDPAccountant()
-            for step in range(steps):
-                accountant.step(noise_multiplier=1.0 + step, sample_rate=0.5)
-            answers.append(accountant.get_epsilon(delta))
-            assert watch.statement == LoopStatement(answers[-1], delta, steps)
-        assert answers == [1.1, 1.1, 1.2, 2.1]
-        assert asked == [0.1, 0.2, 0.1]
-        assert accountant.get_epsilon(0.1, alphas=[2.0, 3.0]) == 2.1  # no key of a dictionary
-        assert len(asked) == 4
-    finally:
-        RDPAccountant.get_privacy_spent = original
-
-
 def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch):
     """By hand: at a model of zeros the mean error of all labels of one record is 0."""
     bundled = load("digits").train
@@ -223,16 +195,3 @@ def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch):
         gradient = np.outer(error, pair.present.features[pair.place].ravel()).ravel()
         unit = trials.directions[0].unit
         assert unit @ gradient / np.linalg.norm(gradient) > 0.97
-
-
-def test_of_several_watches_the_last_one_alone_sees_the_steps(watch):
-    """A study makes hundreds of them in one process: their hooks are not to add up."""
-    from torch.optim.optimizer import _global_optimizer_post_hooks  # noqa: PLC0415
-
-    wrap(watch)
-    before = len(_global_optimizer_post_hooks)
-    for _ in range(3):
-        wrap(LoopWatch())
-    assert len(_global_optimizer_post_hooks) == before
-    watch.wrapped = False
-    wrap(watch)

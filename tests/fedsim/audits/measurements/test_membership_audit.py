@@ -24,7 +24,6 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import federation
-from fedsim.reports.sections import section
 
 
 def transcript_of(trials, gap, seed=0):
@@ -43,12 +42,6 @@ def transcript_of(trials, gap, seed=0):
 def played(config, transcript, confidence):
     chosen = config.challenge.kind, config.audit.attacks
     return membership_audit.attacks(*chosen, transcript, confidence)
-
-
-def test_shadows_and_games_have_each_half_of_either_world():
-    worlds = np.random.default_rng(0).permutation(np.arange(40) % 2 == 0)
-    shadows = of_shadows(worlds)
-    assert [int((shadows & side).sum()) for side in (worlds, ~worlds)] == [10, 10]
 
 
 def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small):
@@ -169,9 +162,3 @@ def test_a_report_without_attacks_that_were_asked_for_says_why(small):
         )
         is None
     )
-
-
-def test_the_table_names_every_attack():
-    names = {name: section.attack_names(name, client=False) for name in ("lira", "rmia")}
-    assert names["lira"][1] == "LiRA, online, on the target"
-    assert names["rmia"][1] == "RMIA, on the target"

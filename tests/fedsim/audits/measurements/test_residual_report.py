@@ -98,14 +98,6 @@ def _page(report):
     return html.fragment(evidence.parts(report, {}))
 
 
-def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(small, tmp_path):
-    report, seen = _run(small({"trials.count": 4}), tmp_path / "run")
-    del seen["residual_shapes"]
-    assert report.residuals.shape is not None
-    found = residual_report.report(small({"trials.count": 4}).scheme, seen, 0.95)
-    assert found == replace(report.residuals, shape=None)
-
-
 FINE = Residuals(
     noise=NoiseTestResult(1.0, (0.9, 1.1), [1.0, 1.0], 0.5, False, 9),
     repeats=DirectionTest(0.0, 0.5, 0.0, 9),

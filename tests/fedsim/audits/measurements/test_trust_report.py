@@ -17,15 +17,6 @@ from fedsim.game.challenge import Challenge, colluders
 from fedsim.privacy.releases import Rounds
 
 
-def test_only_integers_are_rounded(small):
-    assert set_up.rounding(small().scheme, 2.0, 650, 3) is None
-    found = set_up.rounding(small({"federation.trust": "distributed"}).scheme, 2.0, 650, 3)
-    assert found is not None
-    assert found.sensitivity == pytest.approx(1 + found.step * np.sqrt(650))
-    assert found.relative_growth == pytest.approx(found.sensitivity - 1)
-    assert found.total_variation < 1e-20
-
-
 def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
     config = small(
         {

@@ -238,29 +238,6 @@ def _of(factor):
     return weakened
 
 
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("records", "public", "settings", "verdict"),
-    [
-        (505, False, {}, "supported"),
-        (500, False, {}, "suspect"),
-        (500, True, {}, "supported"),
-        (505, False, {"poisson_sampling": False}, "suspect"),
-        *((505, False, {"after": _of(factor)}, "convicted") for factor in (0.9, 0.7, 0.5)),
-    ],
-    ids=["correct", "divisor", "public", "not Poisson", "0.9", "0.7", "0.5"],
-)
-def test_sixty_trainings_of_a_kind_have_one_verdict(tmp_path, records, public, settings, verdict):
-    for seed in range(60):
-        torch.manual_seed(1000 + seed)
-        path, training = tmp_path / f"{seed}.fedt", Training(records)
-        training.model = nn.Linear(20, 200)
-        epsilon = training.run(opacus(PrivacyEngine(), path, size_public=public), 4, **settings)
-        report = _audited(path, epsilon)
-        assert report["verdict"] == verdict, (seed, report["findings"])
-
-
 def test_batches_of_one_size_are_judged_without_amplification(tmp_path):
     path = tmp_path / "steps.fedt"
     engine = opacus(PrivacyEngine(), path, size_public=True)

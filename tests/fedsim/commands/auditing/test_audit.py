@@ -112,19 +112,6 @@ def test_a_check_that_cannot_be_made_is_never_passed(tmp_path, noise, capsys):
     assert (proven is None) == (noise == 0)  # clients may have added noise before
 
 
-def test_without_a_claim_strict_alone_fails(tmp_path):
-    path = server(tmp_path / "t", 1.0)
-    assert command(path) == 0
-    assert command(path, "--strict") == 3
-
-
-def test_a_directory_that_cannot_be_written_is_known_before_the_work(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    path = damaged(server(tmp_path / "damaged.fedt", 1.0))
-    assert command(path, "--out", tmp_path / "file") == 2
-    assert "cannot write to" in capsys.readouterr().err
-
-
 def damaged(transcript):
     """Change a byte in the middle of a round."""
     path = transcript / "000002.npz"
@@ -184,12 +171,6 @@ def test_a_strangers_name_is_one_short_part_of_a_line(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "0 alarms" not in said.splitlines()[1]
     assert "is supported.\n" not in said
-
-
-def test_without_noise_the_page_says_infinity(tmp_path, capsys):
-    assert command(server(tmp_path / "t.fedt", 0.0, rounds=1)) == 4
-    assert "No noise: only rounding errors remain" in capsys.readouterr().out
-    assert "∞" in (tmp_path / "t-audit" / "report.html").read_text()
 
 
 def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path):
