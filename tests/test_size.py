@@ -36,7 +36,7 @@ HELD = {
     "fedsim/game": 3_700,
     "fedsim/federation": 8_200,
     "fedsim/deployment": 2_300,
-    "fedsim/audits": 12_300,
+    "fedsim/audits": 12_100,
     "fedsim/reports": 7_500,
     "fedsim/studies": 4_700,
     "fedsim/commands": 4_700,

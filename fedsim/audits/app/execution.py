@@ -38,7 +38,6 @@ from fedsim.audits.app.facts import (
     Script,
     direction,
     floating,
-    largest_share,
     model_of,
     scripted,
 )
@@ -352,10 +351,9 @@ class _Run:
         multiplier, clients = pairs.pop()
         if pairs or not clients:
             return ()
-        weights = [*self._weights.values()]
+        # A client that states its own weight may be all of the average.
         return tuple(
-            multiplier / clients / (1 / replies if self._alike else largest_share(weights, replies))
-            for replies in self._participants
+            multiplier / clients * (replies if self._alike else 1) for replies in self._participants
         )
 
 

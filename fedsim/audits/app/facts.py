@@ -4,7 +4,6 @@ The audit requests one run after another and gets measurements back. It computes
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -197,9 +196,3 @@ def model_of(content: RecordDict) -> ArrayRecord:
 
 def floating(array: Array) -> bool:
     return np.issubdtype(np.dtype(array.dtype), np.floating)
-
-
-def largest_share(weights: Sequence[float], replies: int) -> float:
-    """Return the largest part of an average that one client can be by the weight that it states."""
-    others = sum(sorted(weights, reverse=True)[: replies - 1])
-    return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)

@@ -292,10 +292,6 @@ def _between(least: float, most: float, freedom: int, confidence: float) -> Inte
     return Interval(low, noisy_means.std_interval(most, freedom, confidence).high, confidence)
 
 
-def independent(releases: Sequence[Release]) -> bool:
-    return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
-
-
 def shape_findings(releases: Sequence[Release], stds: Sequence[float]) -> list[Finding]:
     """Return what contradicts independent N(0, s^2) in every parameter and round.
 

@@ -143,36 +143,8 @@ class Utility:
     loss: RoundSeries
     """Mean training loss over the records."""
     trials: int
-    records: int
-    """Held-out records on which it was measured."""
-    majority: Real
-    """Share of the most frequent label: the accuracy of a model that has learnt nothing."""
-    balanced_accuracy: Real | None
-    """Mean over the classes of the share of right answers, of the final models."""
-    area_under_curve: Real | None
-    """Area under the ROC curve of the final models; with more than two classes, the mean over each
-    against the rest. None where it was not measured."""
-    task: str = "classification"
-    """model.task."""
-    baseline_loss: Real | None = None
-    """Mean loss of a model that has learnt nothing; None where only accuracies are compared."""
-    of_class: tuple[int, ...] = ()
-    """Held-out records of each class; empty without classes."""
-
-    @property
-    def measured(self) -> Measured:
-        """The measures of the final models, for `judge`."""
-        return Measured(
-            task=self.task,
-            records=self.records,
-            accuracy=self.accuracy.mean[-1] if self.accuracy.mean else None,
-            majority=self.majority,
-            loss=self.loss.mean[-1] if self.loss.mean else None,
-            of_class=self.of_class,
-            balanced_accuracy=self.balanced_accuracy,
-            area_under_curve=self.area_under_curve,
-            baseline_loss=self.baseline_loss,
-        )
+    measured: Annotated[Measured, REALS]
+    """Measures of the final models on held-out records, means over the trials."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fedsim.audits.results.measured import (
 from fedsim.audits.results.verdicts import Checks
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs.run_directory import Arrays
+from fedsim.learning.training.criterion import Measured
 from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust import Vantage
@@ -53,19 +54,24 @@ def measure(run: AuditedRun) -> Empirical:
 
 
 def utility(run: AuditedRun) -> Utility:
-    accuracies = run.transcript["accuracies"]
+    accuracies, facts = run.transcript["accuracies"], run.facts
+    accuracy, loss = _series(accuracies), _series(run.transcript["losses"])
     return Utility(
         rounds=list(range(len(accuracies))),
-        accuracy=_series(accuracies),
-        loss=_series(run.transcript["losses"]),
+        accuracy=accuracy,
+        loss=loss,
         trials=accuracies.shape[1],
-        records=run.facts["held_out"],
-        majority=run.facts["majority"],
-        balanced_accuracy=_mean(run.transcript, "balanced_accuracies"),
-        area_under_curve=_mean(run.transcript, "areas_under_curve"),
-        task=run.config.model.task,
-        baseline_loss=run.facts.get("baseline_loss"),
-        of_class=tuple(run.facts.get("of_class", ())),
+        measured=Measured(
+            task=run.config.model.task,
+            records=facts["held_out"],
+            accuracy=accuracy.mean[-1] if accuracy.mean else None,
+            majority=facts["majority"],
+            loss=loss.mean[-1] if loss.mean else None,
+            of_class=tuple(facts.get("of_class", ())),
+            balanced_accuracy=_mean(run.transcript, "balanced_accuracies"),
+            area_under_curve=_mean(run.transcript, "areas_under_curve"),
+            baseline_loss=facts.get("baseline_loss"),
+        ),
     )
 
 

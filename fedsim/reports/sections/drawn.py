@@ -144,8 +144,8 @@ def _of_utility(report: Report) -> Iterator[Figure]:
         "utility",
         training_figures.utility(utility.rounds, utility.accuracy, utility.loss),
         "Utility of the global model.",
-        f"Mean and 5–95% band of {utility.trials} trials, on {utility.records} held-out records: "
-        f"loss {number(losses[0])} → {number(losses[-1])}.",
+        f"Mean and 5–95% band of {utility.trials} trials, on {utility.measured.records} held-out "
+        f"records: loss {number(losses[0])} → {number(losses[-1])}.",
     )
 
 

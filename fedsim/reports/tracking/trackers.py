@@ -231,7 +231,7 @@ def headline(directory: RunDirectory) -> tuple[Numbers, int]:
     from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
 
     report = results.read(directory)
-    measured, quality = report.attack, report.utility
+    measured, quality = report.attack, report.utility.measured
     numbers = _advantage(measured.advantage, measured.interval) | {
         "advantage_predicted": report.prediction.advantage,
         "rho_alpha": report.here.limit.rho_alpha,

@@ -642,20 +642,20 @@ def test_right_answers_count_a_tie_as_half(report):
 
 def test_a_model_is_judged_by_the_criterion_of_its_task(report):
     """Uneven classes lead with AUC; what does no better than a constant answer is said so."""
-    uneven = replace(report.utility, records=1000, majority=0.82, of_class=(820, 180))
-    at_majority = replace(uneven.accuracy, mean=[0.2, 0.82])
+    uneven = replace(
+        report.utility.measured, records=1000, majority=0.82, of_class=(820, 180), accuracy=0.82
+    )
     for area, learnt, words in (
         (0.645, True, "AUC 0.645 (a constant answer has 0.500, accuracy 82.0%, majority"),
         (0.51, False, "its AUC is 0.510 (0.464 to 0.556 at 95%), and a constant answer reaches"),
     ):
-        utility = replace(uneven, accuracy=at_majority, area_under_curve=area)
-        changed = replace(report, utility=utility)
+        measured = replace(uneven, area_under_curve=area)
+        changed = replace(report, utility=replace(report.utility, measured=measured))
         assert words in words_of(changed)
         assert ("not shown to have learnt" in words_of(changed)) == (not learnt)
 
 
 def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
-    utility = replace(report.utility, majority=0.37124999)
-    series = replace(utility.accuracy, mean=[*utility.accuracy.mean[:-1], 0.37124999])
-    at_baseline = replace(report, utility=replace(utility, accuracy=series))
+    measured = replace(report.utility.measured, majority=0.37124999, accuracy=0.37124999)
+    at_baseline = replace(report, utility=replace(report.utility, measured=measured))
     assert "not shown to have learnt" in words_of(at_baseline)

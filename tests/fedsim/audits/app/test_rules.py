@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import (
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.app.audit import ClientTheory
-from fedsim.audits.app.facts import AppFacts, AppStatement, largest_share
+from fedsim.audits.app.facts import AppFacts, AppStatement
 from fedsim.audits.app.game import Observed
 from fedsim.audits.app.rules import RULES, findings
 from fedsim.audits.app.strategies import averages, mechanism
@@ -94,8 +94,6 @@ def test_theory_composes_the_rounds_and_knows_nothing_under_an_alarm():
     assert epsilon(seen(**BARE)) == math.inf
     for unknown in (seen(seeded=True), seen(multipliers=()), seen(**BARE, added=True)):
         assert epsilon(unknown) is None
-    # A client that outweighs all others makes up the whole average.
-    assert largest_share([10.0, 20.0, 30.0], 3) == pytest.approx(1.0)
     assert epsilon(seen(weighted_by="num-examples")) is not None
 
 

@@ -244,20 +244,6 @@ def test_worlds_of_another_run_are_refused(seen):
         _report(seen[0], seen[1][:59])
 
 
-def test_the_page_says_at_every_round_whether_all_is_well(seen):
-    rounds, worlds = seen
-    audit = LiveAudit()
-    found = [each for each in map(audit.observe, rounds) if each is not None]
-    report = live_report.assemble(audit, FACTS, 0.95, worlds)
-    page = words.page(words.told(report, found))
-    assert page.count('data-label="so far"') == len(found)
-    within, beyond = (replace(found[-1], rho_beta=limit) for limit in (1.0, 0.0))
-    assert course.so_far(within).text == "Agrees with theory"
-    assert course.so_far(beyond).text == "Cannot tell"
-    shown = terminal.text([course.view(found)])
-    assert shown.count("Agrees with theory") + shown.count("Cannot tell") == len(found)
-
-
 def test_noise_below_the_claim_contradicts_theory_at_that_round():
     look = Look(range(1), 1, 1.0, 0.9, 0, noise_at_most={"sum": 1.3})
     assert course.so_far(look).text == "Agrees with theory"

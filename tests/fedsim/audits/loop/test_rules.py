@@ -1,12 +1,10 @@
 """Rules on loops with Opacus: each mistake breaks its own rule and no other, right loops none."""
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -109,25 +107,6 @@ def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(
     assert advice == counted | (set() if name == "secure" else {"secure-noise"})
 
 
-def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(
-    watch: LoopWatch, observe: Observe
-) -> None:
-    for name in ("noise_at_50", "noise_decays"):
-        seen = observe(Loop(loaded(f"{LOOPS}:{name}"), watch))
-        assert seen.one_scale
-        assert bool(seen.noise_off) == (name == "noise_at_50")
-        uneven = [
-            replace(run, steps=tuple(
-                replace(step, noise_energies=tuple(
-                    each * (1.5 if place < 3 else 1.0) for each in step.noise_energies
-                ))
-                for place, step in enumerate(run.steps)
-            ))
-            for run in seen.present
-        ]  # fmt: skip
-        assert not replace(seen, present=tuple(uneven)).one_scale
-
-
 def test_too_little_noise_in_some_steps_is_an_alarm_though_all_together_have_enough(
     watch: LoopWatch, observe: Observe
 ) -> None:
@@ -192,26 +171,3 @@ def test_passes_over_the_data_that_are_cut_short_count_as_begun(
     assert epsilon(seen, 1e-5) == pytest.approx(
         gaussian.epsilon(math.sqrt(5 * passes) / 2.0, 1e-5), rel=1e-6
     )
-
-
-@pytest.mark.parametrize(("records", "batch"), [(64, 16), (65, 16), (48, 12), (40, 64)])
-def test_the_divisor_follows_the_data_at_some_numbers_of_records(
-    records: int, batch: int, watch: LoopWatch, observe: Observe
-) -> None:
-    seen = observe(opacus_loop(batch, watch), records=records)
-    (found,) = [each for each in findings(seen) if each.breaks]
-    assert found.rule == "data-dependent-divisor"
-
-
-def opacus_loop(batch: int, watch: LoopWatch) -> Loop:
-    """Return the right loop with another size of a batch."""
-    module = sys.modules[loaded(f"{LOOPS}:correct").__module__]
-
-    def train(features: Any, labels: Any, seed: int) -> Any:
-        net = module.model(features)
-        module._train(
-            net, module.PrivacyEngine(), module._loader(features, labels, batch_size=batch)
-        )
-        return net
-
-    return Loop(train, watch)

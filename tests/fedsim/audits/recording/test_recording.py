@@ -6,17 +6,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.server.strategy import FedAvg as OlderFedAvg
 from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
     FedAvg,
 )
 
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
-from fedsim.audits.recording import loop
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read_transcript
-from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.recording import record
 
 NODES, ROUNDS = 3, 3
@@ -57,17 +54,6 @@ def test_replies_are_kept_as_they_arrived_before_the_server_clips_them(quickstar
         assert np.linalg.norm(vector(reply.arrays) - vector(observed.model)) > 0.02
 
 
-def test_adaptive_clipping_is_recorded_with_the_norm_of_each_round(tmp_path):
-    seen = []
-    strategy = DifferentialPrivacyServerSideAdaptiveClipping(
-        FedAvg(fraction_evaluate=0.0), 0.1, NODES, initial_clipping_norm=0.1
-    )
-    _run(record(strategy, seen.append))
-    first, second = seen[0].mechanism, seen[1].mechanism
-    assert (first["aggregation"], first["clipping_norm"]) == ("other", 0.1)
-    assert second["clipping_norm"] != 0.1
-
-
 class Own(FedAvg):
     """A strategy with an aggregation of its own."""
 
@@ -96,17 +82,6 @@ def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path):
     path.touch()
     with pytest.raises(InputError, match="exists"):
         record(FedAvg(), path)
-
-
-def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path):
-    path = tmp_path / "server.fedt"
-    killed = loop.RoundSink(path, "", resume=False)
-    killed(ObservedRound(1))
-    assert killed._writer is not None
-    killed._writer.close()
-    _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
-    found = read_transcript(path)
-    assert ([one.round for one in found.rounds], found.ended) == ([1, 1, 2, 3], True)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

@@ -252,10 +252,10 @@ def test_the_game_is_played_on_texts(game):
     config = game
     run = fedsim.run(config)
     report = run.details
-    assert report.utility.task == "next-token"
+    assert report.utility.measured.task == "next-token"
     texts = own_targets(config)
     losses = [loss for at in range(len(texts)) for loss in unigram_losses(texts, at)]
-    assert report.utility.baseline_loss == pytest.approx(np.mean(losses))
+    assert report.utility.measured.baseline_loss == pytest.approx(np.mean(losses))
     assert report.attack.advantage is not None
     assert report.one_run is not None
 
