@@ -174,7 +174,7 @@ class LiveAudit:
         watch, config = self.canaries, self.config
         if watch is None or config is None:
             return None
-        level = self._level(confidence)
+        level = self.level(confidence)
         effect = watch.effect(level)
         if effect is None:
             return None
@@ -187,7 +187,7 @@ class LiveAudit:
             belief=watch.belief(),
         )
 
-    def _level(self, confidence: float) -> float:
+    def level(self, confidence: float) -> float:
         """Return the confidence of one look at which all planned looks together have this one."""
         if self.challenged:
             return confidence

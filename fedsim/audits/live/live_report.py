@@ -310,10 +310,11 @@ def able(audit: LiveAudit, observed: Bools | None, bound: float | None) -> bool:
     if observed is not None:
         scores = np.where(observed, 1.0, -1.0)  # of an auditor that wins all trials
         won = estimators.advantage(observed, scores, ALARM_CONFIDENCE).interval.low > bound
+    told = audit.noise is not None and audit.noise.telling
     canaries = audit.canary_findings(ALARM_CONFIDENCE)
-    telling = [audit.noise is not None and audit.noise.telling]
-    telling.append(canaries is not None and canaries.telling)
-    return won or any(telling)
+    if audit.canaries is not None and canaries is not None and canaries.reason is None:
+        told = told or audit.canaries.telling(audit.level(ALARM_CONFIDENCE))
+    return won or told
 
 
 def _detects(audit: LiveAudit, observed: Bools | None) -> list[float] | None:

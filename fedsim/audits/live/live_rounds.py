@@ -9,10 +9,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import canaries
+from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT
+from adversaries.statistics.intervals import significance
+from adversaries.statistics.noncentral import lower_limit
+from fedsim.audits.run.detectable import POWER
 from fedsim.configuration.federation import FederationConfig
 from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.configuration.training import TrainingConfig
@@ -21,9 +25,6 @@ from fedsim.game.canary import Canaries
 from fedsim.game.observers.memory import Memory
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
-
-ROOM = 1.7
-"""Half lengths of an interval by which a doubled signal passes the alarm in 95 % of runs."""
 
 
 class LiveRequest(BaseModel):
@@ -80,16 +81,6 @@ class CanaryFindings:
     def least(self) -> float | None:
         """The lower end of mu; None without a signal."""
         return None if self.reason is not None else self.interval[0]
-
-    @property
-    def telling(self) -> bool:
-        """Whether half of the noise would have shown as a signal above the claimed one.
-
-        It doubles the signal, whose estimate then exceeds the end of the interval nearly always.
-        """
-        low, high = self.interval
-        known = self.reason is None and self.claimed_mu is not None
-        return known and (self.claimed_mu or 0.0) > ROOM * (high - low) / 2
 
     @property
     def over(self) -> bool:
@@ -270,6 +261,21 @@ class CanaryWatch:
         """
         powers = [power for _, _, power in self._batches.values()]
         return math.sqrt(max(powers)) if powers else None
+
+    def telling(self, confidence: float) -> bool:
+        """Return whether half of the noise would raise the alarm, with probability 95 %.
+
+        It doubles the signal. The alarm is that its lower limit is above the claimed signal.
+        """
+        claimed, (one, other) = self.prediction(), self.sides
+        if not claimed or min(one, other) < 2:
+            return False
+        scale, freedom = math.sqrt(1 / one + 1 / other), one + other - 2
+        # The standard error of a signal of 2 mu is that of noncentral t, at large freedom.
+        error = math.sqrt(scale**2 + 2 * claimed**2 / freedom)
+        least = min(2 * claimed - ndtri(POWER) * error, LARGEST_EFFECT)
+        tail = significance(confidence) / 2
+        return lower_limit(max(0.0, least) / scale, freedom, tail) * scale > claimed
 
     def belief(self) -> float | None:
         """Return the mean belief in a canary's true state; None without canaries.

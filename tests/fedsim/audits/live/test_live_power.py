@@ -1,5 +1,7 @@
 """A measurement supports a claim only where it might have refuted it."""
 
+from bisect import bisect_left
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import CanaryFindings
+from fedsim.audits.live.live_rounds import CanaryWatch
 from fedsim.configuration import from_run_config
 
 
@@ -23,19 +25,23 @@ def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound):
 
 
 @pytest.mark.parametrize("claimed", [0.2, 0.5, 1.0, 2.0])
-def test_canaries_that_are_telling_tell_half_of_the_noise_from_all_of_it(claimed):
+def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(claimed):
     """In 95 % of the runs: half of the noise shows as twice the signal."""
     rng = np.random.default_rng(0)
 
-    def measured(count, times):
-        coins = np.arange(count) % 2 == 0
-        scores = times * claimed * coins + rng.standard_normal(count)
-        found = canaries.effect(coins, scores, ALARM_CONFIDENCE)
-        kept = {"reason": found.reason, "claimed_mu": claimed, "canaries": count, "belief": None}
-        return CanaryFindings(mu=found.mu, interval=[*found.interval.ends], **kept)
+    def telling(count):
+        watch = CanaryWatch([], 1.0)
+        watch._batches[0] = np.arange(count)[None] % 2 == 0, np.zeros((1, count)), claimed**2
+        return watch.telling(ALARM_CONFIDENCE)
 
-    counts = [2**power for power in range(3, 14)]
-    telling = [count for count in counts if measured(count, 1.0).telling]
-    assert telling and telling[0] > counts[0]
-    seen = [measured(telling[0], 2.0).over for _ in range(200)]
-    assert np.mean(seen) >= 0.9  # chance leaves 200 runs of 95 % below that once in a thousand
+    def told(count):
+        """Return how often so many canaries raise the alarm under half of the noise."""
+        coins = np.arange(count) % 2 == 0
+        scores = 2 * claimed * coins + rng.standard_normal((400, count))
+        found = [canaries.effect(coins, each, ALARM_CONFIDENCE) for each in scores]
+        return np.mean([each.interval.low > claimed for each in found])
+
+    enough = 2 * bisect_left(range(2, 2**13), True, key=lambda half: telling(2 * half)) + 4
+    assert not telling(enough - 2) and telling(enough)
+    assert told(enough) >= 0.92  # chance leaves 400 runs of 95 % below that once in 200 times
+    assert told(2 * enough // 3) < 0.9
