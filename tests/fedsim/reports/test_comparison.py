@@ -140,7 +140,7 @@ def test_a_run_is_compared_with_itself_under_no_spelling(of, tmp_path):
 def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of):
     released = {"trainings": 20, "epsilon": 29.5, "delta": 0.01, "vantage": "server"}
     everything = ReleasedTogether(
-        **released, rounds=60, rho_beta=1.0, epsilon_of_one_training=2.0, vantages={}, game=""
+        **released, rounds=60, rho_beta=1.0, epsilon_of_one_training=2.0, vantages={}
     )
     real = replace(of("local"), released=everything)
     rows = _side_by_side([of("central"), real])
@@ -156,8 +156,8 @@ def test_uneven_classes_are_compared_by_their_criterion(written):
     report = written("central").report
 
     def ranking(area):
-        utility = replace(report.utility, of_class=(90, 10), area_under_curve=area)
-        return replace(report, utility=utility)
+        measured = replace(report.utility.measured, of_class=(90, 10), area_under_curve=area)
+        return replace(report, utility=replace(report.utility, measured=measured))
 
     rows = _side_by_side([ranking(0.7), ranking(0.75)])
     assert {(row["criterion"], row["value"]) for row in rows} == {("AUC", 0.7), ("AUC", 0.75)}
