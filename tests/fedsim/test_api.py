@@ -315,7 +315,7 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
     ("call", "complaint"),
     [
         (lambda: fedsim.run({}, model=Net()), "give a class or a function"),
-        (lambda: fedsim.run({}, model=lambda shape: Net()), "it must take no parameters, or"),
+        (lambda: fedsim.run({}, model=lambda shape: Net()), "it must take no parameters, "),
         (lambda: fedsim.run({}, data=np.zeros((3, 2))), "give .features, labels."),
         (lambda: fedsim.run({}, data=([[1.0], [2.0]], [0])), "labels of 'data' have shape"),
         (lambda: fedsim.run({}, data=([object()], [0])), "holds Python objects"),
