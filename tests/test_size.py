@@ -39,7 +39,7 @@ HELD = {
     "fedsim/audits": 12_100,
     "fedsim/reports": 7_500,
     "fedsim/studies": 4_700,
-    "fedsim/commands": 4_700,
+    "fedsim/commands": 4_800,
     "papers": 6_900,
     "tests": 50_200,
 }

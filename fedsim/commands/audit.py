@@ -171,8 +171,10 @@ def audit(
     if is_loop or (path / "pyproject.toml").exists():
         if follow:
             raise InputError("--follow is for transcripts; leave it out")
-        name = own_loop.named(target if callable(target) else str(target))
-        with own_loop.stored(data) as file:
+        with (
+            own_loop.named(target if callable(target) else str(target)) as name,
+            own_loop.stored(data) as file,
+        ):
             order = replace(options, data=file)
             # In place of temporary files.
             shown = target.__name__ if callable(target) else None

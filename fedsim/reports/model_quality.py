@@ -59,18 +59,19 @@ SELDOM, NEARLY_ALWAYS = 0.01, 0.98
 """Shares of clipped gradients that are worth a hint."""
 
 
-def learning(utility: ModelUtility, task: str = "classification") -> str:
+def learning(utility: ModelUtility, task: str = "classification") -> list[str]:
+    """Return what a model reached, and what to change: one sentence each, or none."""
     measured, quality = utility.measured(task), quality_in(utility)
     judged = judge(measured)
     value = worth.as_text(judged.name, judged.value)
     beside = worth.beside(measured, quality.least_recall if quality else None)
-    sentences = [
+    said = (
         f"{worth.leading(judged.name)} is {value} on {utility.records:,} held-out records "
-        f"({beside}).",
-        worth.unless_learnt(measured, utility.confusion, utility.loss_before),
-        _clipping(utility.clipped),
-    ]
-    return " ".join(sentence for sentence in sentences if sentence)
+        f"({beside})."
+    )
+    fault, advice = worth.unless_learnt(measured, utility.confusion, utility.loss_before)
+    reached = " ".join(filter(None, [said * judged.has_learnt, fault]))
+    return [*filter(None, [reached, advice, _clipping(utility.clipped)])]
 
 
 def _clipping(share: float | None) -> str:

@@ -187,6 +187,7 @@ def told(report: TrainingReport, card: ModelCard) -> doc.Told:
         played=f"{counted(card.rounds, 'round')}, {counted(card.clients, 'client')}",
         release=_release(report, card, seen),
         answer=[*_answer(card)],
+        cautions=[f"Warning: {text}" for text in card.uncovered or ()],
         alarms=report.contradictions,
         observers=[_bar(each, card) for each in seen],
         headings=("Observer", "Limit", f"ε (δ = {privacy.delta:.3g})"),
@@ -221,8 +222,8 @@ def _sections(
 
 
 TRAINED = (
-    "{clients} clients trained a model ({network}) in {rounds} rounds, with noise multiplier "
-    "{privacy.noise_multiplier:.4g}. The limits follow from the noise; no attack was made."
+    "The limits follow from the noise (multiplier {privacy.noise_multiplier:.4g}); no attack was "
+    "made."
 )
 OF_A_RECORD = "They are for one record: of a person with several, an adversary may learn more."
 
@@ -258,13 +259,14 @@ def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Toward
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
-    trained = TRAINED.format(**vars(card))
-    yield f"{PRIVATE} {trained} {OF_A_RECORD * (card.privacy.unit == 'record')}".rstrip()
+    reached = [] if card.utility is None else model_quality.learning(card.utility, card.task)
     if not card.privacy.guaranteed:
         yield f"No guarantee of differential privacy. {card.privacy.note}"
-    yield from (f"Warning: {text}" for text in card.uncovered or ())
-    if card.utility is not None:
-        yield model_quality.learning(card.utility, card.task)
+    yield from reached[:1]
+    trained = TRAINED.format(**vars(card))
+    yield f"{trained} {OF_A_RECORD * (card.privacy.unit == 'record')}".rstrip()
+    yield from reached[1:]
+    yield PRIVATE
 
 
 def _steps(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> list[str]:

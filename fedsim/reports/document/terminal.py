@@ -100,10 +100,7 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
     yield from [gap] * bool(alarms)
     if told.release:
         yield Paragraph(Text(told.release))
-    if told.brief:
-        yield Paragraph(Text(told.brief), BRIEF)
-    else:
-        yield from (Paragraph(Text(_plain(each))) for each in told.answer)
+    yield from _answers(told)
     if told.headings:
         yield gap
         yield Paragraph(observers(told))
@@ -114,12 +111,22 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
         yield Paragraph(Text(told.legend), LEGEND)
     for place, text in enumerate(told.remarks):
         yield Paragraph(Text(text), REMARK + place)
-    for place, text in enumerate([*told.cautions, *filter(None, [told.label])]):
-        yield Paragraph(Text(text), ALARM * bool(place))
+    for text in told.cautions:
+        yield Paragraph(Text(text))
+    if told.label:
+        yield Paragraph(Text(told.label), ALARM * bool(told.cautions))
     if verbose:
         yield from (Paragraph(_shown(block)) for block in told.more())
     for step in told.steps:
         yield Paragraph(Text(_plain(step)), STEP)
+
+
+def _answers(told: Told) -> Iterator[Paragraph]:
+    if told.brief:
+        yield Paragraph(Text(told.brief), BRIEF)
+        return
+    for place, sentence in enumerate(told.answer):
+        yield Paragraph(Text(_plain(sentence)), (REMARK + place) * bool(place))
 
 
 LONGEST_NAME = 60

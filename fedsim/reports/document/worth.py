@@ -112,8 +112,8 @@ def unless_learnt(
     measured: Measured,
     confusion: Sequence[Sequence[float]] = (),
     loss_before: float | None = None,
-) -> str:
-    """Return a warning if the model is not shown to have learnt, or shows a fault; "" otherwise.
+) -> tuple[str, str]:
+    """Return a fault of the model, such as that it is not shown to have learnt, and advice; or "".
 
     confusion: records by class and answer; loss_before: loss of the first model.
     """
@@ -125,21 +125,23 @@ def unless_learnt(
             reached += f" ({ends} at {CONFIDENCE:.0%})"
         return (
             f"The model is not shown to have learnt anything: its {judged.name} is {reached}, and "
-            f"{words.constant} reaches {as_text(judged.name, judged.constant)}. {words.advice}"
+            f"{words.constant} reaches {as_text(judged.name, judged.constant)}.",
+            words.advice,
         )
     if measured.task == "classification" and quality.answers_one_class(confusion):
         return (
-            "The model answers one class for nearly every record. Choose a threshold of its "
-            "probabilities that suits your purpose, set model.class-priors, or train more rounds."
+            "The model answers one class for nearly every record.",
+            "Choose a threshold of its probabilities that suits your purpose, set "
+            "model.class-priors, or train more rounds.",
         )
     # With class priors the loss may rise, since it weighs all records alike.
     rose = measured.loss is not None and loss_before is not None and measured.loss > loss_before
     if rose and judged.name not in (AUC, BALANCED):
         return (
-            "The model has learnt little: its loss is above the loss of the first model. "
-            f"{words.advice}"
+            "The model has learnt little: its loss is above the loss of the first model.",
+            words.advice,
         )
-    return ""
+    return "", ""
 
 
 MANY_CLASSES = 30

@@ -111,7 +111,7 @@ def worths_in_full(report: Report) -> str:
         before = judge(replace(measured, accuracy=first, loss=loss)).value
         worths = f"{worth.as_text(judged.name, before)} → {worths}"
     beside = worth.beside(measured)
-    warning = worth.unless_learnt(measured, loss_before=utility.loss.mean[0])
+    warning = " ".join(worth.unless_learnt(measured, loss_before=utility.loss.mean[0]))
     return f"{worth.leading(judged.name)} {worths} ({beside}). {warning}".strip()
 
 

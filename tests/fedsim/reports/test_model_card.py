@@ -73,7 +73,7 @@ MEASURED = ModelUtility(
 
 @pytest.mark.parametrize("task", ["classification", "next-token", "regression", "huber"])
 def test_a_hint_names_a_command_only_where_it_does_the_task(task):
-    said = model_quality.learning(MEASURED, task)
+    said = " ".join(model_quality.learning(MEASURED, task))
     assert "longer than training.clipping-norm" in said
     assert "fedsim choose tries some" in said
 

@@ -1,6 +1,7 @@
 """`fedsim audit transcript`: from a file to a report, and one line for what cannot be audited."""
 
 import json
+import sys
 from unittest.mock import patch
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.audits.loop import contract
 from fedsim.audits.results.conditions import TRANSCRIPT, complaint, parse
+from fedsim.commands import own_loop
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 from tests.console import exit_of
@@ -213,6 +216,56 @@ def test_a_report_whose_sums_are_listed_is_not_replaced(tmp_path, capsys):
     assert (tmp_path / "server-audit" / "report.json").read_bytes() == before
 
 
+NOTEBOOK = """
+import math
+from statistics import fmean
+
+SHARE, features, values, each = 0.5, [object()], {object()}, object()
+
+class Scale:
+    def of(self, values):
+        return [SHARE * each for each in values]
+
+def mean(values):
+    return fmean(values) if values else math.nan
+
+average = mean
+
+def train(features, labels, seed, first=SHARE):
+    return average(Scale().of(features)) + seed + first - first
+"""
+
+
+def test_a_function_of_a_notebook_is_written_with_what_it_uses(tmp_path):
+    cell = tmp_path / "cell.py"
+    cell.write_text(NOTEBOOK)
+    notebook = sys.modules["__main__"]
+    with patch.dict(vars(notebook)):
+        exec(compile(NOTEBOOK, str(cell), "exec"), vars(notebook))
+        train = vars(notebook)["train"]
+        with own_loop.named(train) as name:
+            again = contract.loaded(name)
+        assert again([1.0, 3.0], [], 4) == train([1.0, 3.0], [], 4) == 5.0
+        for changed, said in (
+            ({"SHARE": 0.25}, "'SHARE' may have changed since 'train' took it"),
+            ({"math": np.ones(1)}, "'math', which is a ndarray"),
+        ):
+            with patch.dict(vars(notebook), changed), pytest.raises(InputError, match=said):
+                own_loop.named(train).__enter__()
+
+
+@pytest.mark.parametrize("default", ["noise=NOISE", "*, noise=NOISE", "noise=2 * NOISE"])
+def test_a_default_that_may_be_another_by_now_is_refused(tmp_path, default):
+    cell = tmp_path / "cell.py"
+    cell.write_text(f"NOISE = 100.5\ndef train(features, labels, seed, {default}):\n    return 1\n")
+    notebook = vars(sys.modules["__main__"])
+    with patch.dict(notebook):
+        exec(compile(cell.read_text(), str(cell), "exec"), notebook)
+        notebook["NOISE"] = 0.0
+        with pytest.raises(InputError, match="'NOISE' may have changed"):
+            own_loop.named(notebook["train"]).__enter__()
+
+
 def test_a_function_within_another_is_refused():
     kept = 1
 
@@ -226,8 +279,5 @@ def test_a_function_within_another_is_refused():
             pytest.raises(InputError, match="outside others"),
         ):
             fedsim.audit(other)
-    train.__module__ = "__main__"
-    with pytest.raises(InputError, match="with %%writefile loop"):
-        fedsim.audit(train)
     with pytest.raises(InputError, match="the target is a int"):
         fedsim.audit(3)
