@@ -70,5 +70,5 @@ def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Checks:
                 "clipped gradient exceeds the sensitivity."
             )
         own = vantage == primary.value
-        made["trade_off" if own else f"trade_off_{vantage}"] = alarm
+        made["curve" if own else f"curve_{vantage}"] = alarm
     return made

@@ -59,15 +59,19 @@ def checks(run: AuditedRun, report: Report) -> Checks:
     one report of twenty. With local steps only checks of counted decisions remain. Their log-odds
     are not a likelihood, so that beliefs cannot contradict theory.
     """
-    return {
-        **_advantage_checks(run, report),
-        **_belief_checks(run, report),
-        **one_run_report.checks(report.one_run, run.config.game, run.transcript, run.delta),
-        **run.proven.checks(report.here.limit.epsilon),
-        **empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
-        **trade_off_report.checks(report.trade_offs, run.vantage),
-        **residual_report.checks(report.residuals),
-    }
+    parts = [
+        _advantage_checks(run, report),
+        _belief_checks(run, report),
+        one_run_report.checks(report.one_run, run.config.game, run.transcript, run.delta),
+        run.proven.checks(report.here.limit.epsilon),
+        empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
+        trade_off_report.checks(report.trade_offs, run.vantage),
+        residual_report.checks(report.residuals),
+    ]
+    made = {name: alarm for part in parts for name, alarm in part.items()}
+    if len(made) < sum(map(len, parts)):
+        raise RuntimeError("two checks have one name, so that the alarm of one is lost")
+    return made
 
 
 def _advantage_checks(run: AuditedRun, report: Report) -> Checks:

@@ -33,7 +33,7 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Vantage
 
 FIRST = {"contradicted": 0, "no-limit": 1}
-ELSEWHERE = ("advantage_", "trade_off_")
+ELSEWHERE = ("advantage_", "curve_")
 """Beginnings of the names of alarms about another vantage; its name follows."""
 
 LINEARISED = "an attack that replays the training, not an exact posterior: its log-odds are a score"

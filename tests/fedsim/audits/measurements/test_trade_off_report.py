@@ -34,7 +34,7 @@ def test_only_a_game_that_leaks_more_than_claimed_is_alarmed(mu, alarmed):
     assert curve.true_high[inside] > norm.cdf(norm.ppf(curve.false[inside]) + mu)
     checks = trade_off_report.checks(curves, Vantage.PARTICIPANT)
     found = {name: bool(alarm) for name, alarm in checks.items()}
-    assert found == {"trade_off": alarmed, "trade_off_server": False}
+    assert found == {"curve": alarmed, "curve_server": False}
 
 
 def test_a_vantage_that_was_not_measured_has_no_band():

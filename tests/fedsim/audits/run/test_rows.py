@@ -65,7 +65,7 @@ def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_st
     assert released.limit.rho_alpha == _towards(report, "participant").limit.rho_alpha
 
 
-@pytest.mark.parametrize("alarm", ["advantage_server", "trade_off_server"])
+@pytest.mark.parametrize("alarm", ["advantage_server", "curve_server"])
 def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm, of):
     report = _report(of(2000), 0.3, 2000)
     states = {}
