@@ -18,6 +18,7 @@ ELSEWHERE = (
     "gate",
     "one-run-",
     "client-report",
+    "scores",
 )
 """Kinds that compute nothing on a device, or nothing that another kind does not."""
 

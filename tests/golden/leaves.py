@@ -10,7 +10,7 @@ import numpy as np
 
 APART = {
     *("created", "timing", "time", "seconds", "at", "started", "finished", "duration", "code"),
-    *("runtime", "run_id", "engine", "host", "peak_memory_bytes"),
+    *("runtime", "run_id", "engine", "host", "peak_memory_bytes", "recording"),
     *("batch_seconds", "clients_seconds"),
 }
 """Keys, and names of arrays, of what differs from run to run: when, where and how fast."""
@@ -46,7 +46,10 @@ def _of_file(path: Path, places: dict[str, str]) -> Iterator[tuple[str, Any]]:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
             for name in sorted({*arrays.files} - APART - {"run", "experiment"}):
-                yield name, np.ascontiguousarray(arrays[name])
+                if name == "text":  # of a transcript's round: JSON, as bytes
+                    yield from of_text(arrays[name].tobytes().decode(), places).items()
+                else:
+                    yield name, np.ascontiguousarray(arrays[name])
     elif path.suffix == ".json":
         yield from of_text(path.read_text(encoding="utf-8"), places).items()
     elif path.suffix == ".jsonl":
