@@ -169,7 +169,7 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
         alarms=[sentence(each) for each in report.findings if each.breaks],
         alarming=words.kind == "alarm" or report.verdict is Verdict.CONVICTED,
         observers=[_bar(report, row) for row in rows],
-        headings=("Observer", "Right answers", "Limit", epsilon, "ε at least"),
+        headings=("Observer", "Right answers", "Limit", epsilon, "at least"),
         caption=f"Right answers about one {unit}{intervals}.",
         remarks=[
             *(f"Caution: {sentence(each)}" for each in doubts),

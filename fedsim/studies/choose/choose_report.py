@@ -264,6 +264,7 @@ def told(result: Result, directory: Path) -> Told:
     def sections() -> Iterator[doc.Block]:
         yield from _towards(result)
         yield doc.Figure("frontier", frontier(result), "", FRONTIER)
+        yield from _numbers(result)
         yield doc.Heading("What the search itself costs in privacy")
         yield doc.Prose(NO_GUARANTEE)
 
@@ -278,6 +279,7 @@ def told(result: Result, directory: Path) -> Told:
         release=release.PROPOSED,
         answer=sentences(result),
         table=_settings(result),
+        more=lambda: _numbers(result),
         legend=f"The models were trained on all {config.data.records:,} records and judged on "
         f"{config.data.held_out:,} others.",
         steps=[(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)],
@@ -381,27 +383,37 @@ def frontier(result: Result) -> Any:
 def _settings(result: Result) -> doc.Table:
     judged = result.choice.candidates[0].utility.criterion
     bound = result.request.limit
-    limited = [] if bound is None else [f"{bound.kind}, at most {_limited(bound, bound.value)}"]
-    headings = ["setting", "ε", "right in at most", *limited, judged.name]
+    limited = [] if bound is None else [bound.kind]
+    headings = ["setting", "ε", "right at most", *limited, judged.name]
     return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
 
 
 def _cells(result: Result, each: Candidate) -> list[str]:
-    judged = each.utility.criterion
-    mark = " ← chosen" if each is result.choice.chosen else ""
+    mark = " ←" if each is result.choice.chosen else ""
     most = {BELIEF: each.rho_beta, ADVANTAGE: each.rho_alpha, RISK: each.risk}
     bound, meets = result.request.limit, "meets" if each.meets else "exceeds"
-    numbers = (
-        f"rate {plain(each.values[RATE])}, norm {plain(each.values[NORM])}, "
-        f"noise {number(each.noise_multiplier)}"
-    )
     return [
-        f"{_family(each)}, {numbers}{mark}",
+        f"{_family(each)}{mark}",
         number(each.epsilon),
         percent(each.right_at_most),
-        *([] if bound is None else [f"{_limited(bound, most[bound.key])}\n{meets}"]),
-        _measure(judged).replace(" (", "\n("),
+        *([] if bound is None else [f"{_limited(bound, most[bound.key])} {meets}"]),
+        _measure(each.utility.criterion),
     ]
+
+
+def _numbers(result: Result) -> list[doc.Block]:
+    """Return what else a setting fixes, in the order of the first table."""
+    rows = [
+        [
+            _family(each),
+            plain(each.values[RATE]),
+            plain(each.values[NORM]),
+            number(each.noise_multiplier),
+        ]
+        for each in result.choice.candidates
+    ]
+    headings = ["setting", "learning rate", "clipping norm", "noise multiplier"]
+    return [doc.Heading("Numbers of the settings"), doc.tabulated(headings, rows)]
 
 
 def _limited(bound: Limit, value: float) -> str:
