@@ -271,11 +271,13 @@ def _answer(card: ModelCard) -> Iterator[str]:
 
 def _steps(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> list[str]:
     advice, guaranteed = state(report, card).advice, card.privacy.guaranteed
-    trusted = guaranteed and any(each.right_at_most >= 1 for each in observers)
+    unlimited = [each.name for each in observers if each.right_at_most >= 1]
+    whom = {"server": "the operator of the server"}
+    trusted = " and ".join(whom.get(name, f"every {name}") for name in unlimited)
     public = guaranteed and not report.alarms
     steps = {
         advice: bool(advice),
-        "Decide whether you trust the observers from whom no noise protects.": trusted,
+        f"Decide whether you trust {trusted}: no noise protects from them.": guaranteed and trusted,
         "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
         "Decide whether the limit for anyone with the model is acceptable.": public,
     }

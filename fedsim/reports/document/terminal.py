@@ -114,7 +114,7 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
     for text in told.cautions:
         yield Paragraph(Text(text))
     if told.label:
-        yield Paragraph(Text(told.label), ALARM * bool(told.cautions))
+        yield Paragraph(Text(told.label), ALARM * bool(told.cautions or told.release))
     if verbose:
         yield from (Paragraph(_shown(block)) for block in told.more())
     for step in told.steps:
@@ -126,6 +126,8 @@ def _answers(told: Told) -> Iterator[Paragraph]:
         yield Paragraph(Text(told.brief), BRIEF)
         return
     for place, sentence in enumerate(told.answer):
+        if any(alarm.startswith(_plain(sentence).removesuffix(".")) for alarm in told.alarms):
+            continue
         yield Paragraph(Text(_plain(sentence)), (REMARK + place) * bool(place))
 
 

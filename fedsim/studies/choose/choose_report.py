@@ -105,6 +105,13 @@ def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
         f"(noise multiplier {number(chosen.noise_multiplier)}). It meets the limit: "
         f"{_limit(result, bound)}."
     )
+    strictest = result.choice.strictest
+    if strictest is not None and strictest is not chosen:
+        yield (
+            f"A stricter setting is nearly as good: ε = {number(strictest.epsilon)} "
+            f"({values(strictest.values)}), the adversary right in at most "
+            f"{percent(strictest.right_at_most)}, {_criterion(strictest)}."
+        )
     why = (
         "it has the best model at the least noise, or nearly the best in fewer rounds"
         if least is None
@@ -204,6 +211,7 @@ def document(result: Result) -> dict[str, Any]:
             "without_privacy": result.plain,
             "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
             "chosen": choice.chosen and dict(choice.chosen.values),
+            "strictest_near_the_best": choice.strictest and dict(choice.strictest.values),
             "settings": rows(result),
         }
     )
@@ -385,7 +393,18 @@ def _settings(result: Result) -> doc.Table:
     bound = result.request.limit
     limited = [] if bound is None else [bound.kind]
     headings = ["setting", "ε", "right at most", *limited, judged.name]
-    return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
+    return doc.tabulated(headings, [_cells(result, each) for each in _shown(result)])
+
+
+def _shown(result: Result) -> list[Candidate]:
+    """Return all settings, or where there is a limit the chosen or the best of each ε."""
+    settings, chosen = result.choice.candidates, result.choice.chosen
+    if result.request.limit is None:
+        return [*settings]
+    sign = 1 if settings[0].utility.criterion.rises else -1
+    order = sorted(settings, key=lambda each: (each is chosen, sign * _value(each)))
+    best = {number(each.epsilon): each for each in order}  # of equal ones the last
+    return sorted(best.values(), key=lambda each: each.epsilon)
 
 
 def _cells(result: Result, each: Candidate) -> list[str]:
@@ -405,15 +424,15 @@ def _numbers(result: Result) -> list[doc.Block]:
     """Return what else a setting fixes, in the order of the first table."""
     rows = [
         [
-            _family(each),
+            *_cells(result, each),
             plain(each.values[RATE]),
             plain(each.values[NORM]),
             number(each.noise_multiplier),
         ]
         for each in result.choice.candidates
     ]
-    headings = ["setting", "learning rate", "clipping norm", "noise multiplier"]
-    return [doc.Heading("Numbers of the settings"), doc.tabulated(headings, rows)]
+    headings = [*_settings(result).headings, "learning rate", "clipping norm", "noise multiplier"]
+    return [doc.Heading("All settings"), doc.tabulated(headings, rows)]
 
 
 def _limited(bound: Limit, value: float) -> str:

@@ -29,6 +29,9 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the limit to try. They multiply epsilon, or mu, which is about the inverse of the
 noise multiplier."""
 
+NEAR = 0.02
+"""Largest loss, against the best model, at which a stricter setting is reported."""
+
 AS_GOOD = 0.005
 """Largest loss, against the best model, at which a setting of fewer rounds is taken."""
 
@@ -158,6 +161,8 @@ class Choice:
     Attributes:
         state: "listed" without a limit.
         chosen: None unless the state is "chosen".
+        strictest: the strictest setting that meets the limit with a model within `NEAR` of the
+            best.
         undecided: the best setting of which the trainings do not tell whether it is good enough.
         compared: number of settings whose intervals must hold together for a least value.
     """
@@ -165,6 +170,7 @@ class Choice:
     state: State
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None = None
+    strictest: Candidate | None = None
     undecided: Candidate | None = None
     compared: int = 1
 
@@ -202,6 +208,7 @@ def choose(candidates: Sequence[Candidate], least: Least | None = None) -> Choic
     that is not shown to be better than a constant answer is never taken.
     """
     usable = [one for one in candidates if one.meets and one.utility.criterion.has_learnt]
+    best = max(usable, key=lambda one: one.utility.gain, default=None)
     undecided = None
     if least is None:
         loosest = max(usable, key=lambda one: one.rho_alpha, default=None)
@@ -212,11 +219,13 @@ def choose(candidates: Sequence[Candidate], least: Least | None = None) -> Choic
         chosen = _strictest(one for one, reaches in reached if reaches)
         open_ones = [one for one, reaches in reached if reaches is None]
         undecided = next(iter(fewest_rounds(open_ones)), None) if chosen is None else None
+    near = 0.0 if best is None else best.utility.gain - _loss(best, NEAR)
     return Choice(
         state="chosen" if chosen else "cannot tell" if undecided else "none",
         candidates=tuple(candidates),
         chosen=chosen,
         compared=len(usable),
+        strictest=_strictest(one for one in usable if one.utility.gain >= near),
         undecided=undecided,
     )
 

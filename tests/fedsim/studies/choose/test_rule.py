@@ -40,6 +40,8 @@ ALL = (LOOSE, STRICT, LEAST, MIDDLE)
 def test_the_least_noise_that_meets_the_limit_is_chosen():
     found = choose(ALL)
     assert (found.state, found.chosen) == ("chosen", LEAST)
+    # Within two points of the best of those that meet it, not of all.
+    assert found.strictest == MIDDLE
 
 
 def test_of_equal_noise_the_best_and_of_nearly_equal_ones_the_fewest_rounds():
@@ -66,7 +68,7 @@ def test_where_nothing_meets_both_nothing_is_chosen():
     found = choose(ALL, ("AUC", 0.85))
     assert (found.state, found.chosen) == ("none", None)
     nothing = choose([LOOSE])
-    assert (nothing.state, nothing.chosen) == ("none", None)
+    assert (nothing.state, nothing.chosen, nothing.strictest) == ("none", None, None)
     assert choose([]).state == "none"
 
 
