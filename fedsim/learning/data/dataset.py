@@ -163,6 +163,7 @@ class Dataset:
     Attributes:
         test: held-out records; None where the authors give none.
         columns: the original values of `train`, [N] read-only by column, features or not.
+        keys: the texts of columns whose values a schema changed, [N] by column.
         column_of: the position in `columns` of each feature's column, int64; empty for images.
     """
 
@@ -173,12 +174,13 @@ class Dataset:
     kind: Literal["image", "tabular"]
     attributes: tuple[str, ...] = ()
     columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    keys: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     column_of: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     categorical: frozenset[str] = frozenset()
     target: TargetRange | None = None
 
     def __post_init__(self) -> None:
-        for array in (*self.columns.values(), self.column_of):
+        for array in (*self.columns.values(), *self.keys.values(), self.column_of):
             array.flags.writeable = False
 
 
@@ -213,6 +215,7 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
         test=None if dataset.test is None else kept(dataset.test)[1],
         classes=len(classes),
         columns={name: values[rows] for name, values in dataset.columns.items()},
+        keys={name: values[rows] for name, values in dataset.keys.items()},
     )
 
 

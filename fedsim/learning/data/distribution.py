@@ -13,7 +13,7 @@ from adversaries.errors import InputError
 from fedsim.configuration.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
-from fedsim.learning.data.columns import shortened
+from fedsim.learning.data.columns import is_missing, shortened
 from fedsim.learning.data.dataset import parsed
 
 LABEL = "label"
@@ -180,12 +180,19 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
             f"federation.partition-key is '{LABEL}', which names the labels of every dataset, but "
             f"{split.dataset.name} also has a column of this name; rename that column"
         )
-    return columns[name][split.members]
+    of_members: npt.NDArray[Any] = columns[name][split.members]
+    if of_members.dtype.kind == "U" and (gaps := is_missing(of_members.tolist())).any():
+        raise InputError(
+            f"{int(gaps.sum())} records of D have no '{name}', which decides their client; fill it "
+            "in, or leave them out of the file"
+        )
+    return of_members
 
 
 def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
     """Return the keys that can deal records: the original columns [N] by name, and the labels."""
-    own = {name: values for name, values in source.columns.items() if name != LABEL}
+    own = {**source.columns, **source.keys}
+    own.pop(LABEL, None)
     return {LABEL: source.train.labels, **own}
 
 

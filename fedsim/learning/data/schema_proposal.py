@@ -35,12 +35,17 @@ FEWEST_RECORDS = 10
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed schema entry for a column, and what it would disclose about the records."""
+    """A proposed schema entry for a column, and what it would disclose about the records.
+
+    Attributes:
+        numbered: whether every row has another whole number, as identifiers have.
+    """
 
     name: str
     kind: str
     rule: str = ""
     discloses: str = ""
+    numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,13 @@ class Labels:
     @classmethod
     def named(cls, values: Iterable[str]) -> "Labels":
         """Return the different values as classes, numbers in their order."""
-        different = sorted({value for value in values if value.strip().lower() not in MISSING})
-        return cls(classes=tuple(sorted(different, key=float if _numbers(different) else None)))
+        different = {value for value in values if value.strip().lower() not in MISSING}
+        numbers = _numbers(list(different)) or []
+        if len(set(numbers)) < len(numbers):
+            raise InputError(
+                "the labels write one number in several ways, such as 1 and 1.0; write it in one"
+            )
+        return cls(classes=tuple(sorted(different, key=float if numbers else None)))
 
     @property
     def line(self) -> str:
@@ -148,7 +158,9 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
     if read:
         least, largest = _usual(read)
         rule = f'{{ range = [{least:.12g}, {largest:.12g}], outside = "clip"{gaps} }}'
-        return Proposal(name, "numbers", rule, f"about where {1 - 2 * RARE:.0%} of the values lie")
+        where = f"about where {1 - 2 * RARE:.0%} of the values lie"
+        numbered = len(set(read)) == len(values) > FEWEST_NAMES and all(map(float.is_integer, read))
+        return Proposal(name, "numbers", rule, where, numbered)
     common = sorted(value for value, count in counts.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
         return Proposal(name, "ignored")
@@ -195,6 +207,11 @@ def _notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> li
     if ignored:
         sentences.append(
             f"not used, since no two of their values are in ten records each: {', '.join(ignored)}"
+        )
+    if numbered := [each.name for each in proposals if each.numbered]:
+        sentences.append(
+            f"every row has another whole number in {', '.join(numbered)}: if it identifies "
+            "people, list it in identifiers, or in data.exclude"
         )
     gaps = [each.name for each in proposals if each.rule and 'missing = "category"' in each.rule]
     if gaps:

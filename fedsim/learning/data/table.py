@@ -40,8 +40,9 @@ def proposed(source: Source, columns: Columns, form: CsvFormat = PLAIN) -> Datas
     Raises InputError if no column can be a feature, or the labels are no classes.
     """
     target, where = source.target, f"'{source.root}'"
-    labels = Labels.named(columns.get(source.label, ()))
-    if target is not None:
+    if target is None:
+        labels = Labels.named(columns.get(source.label, ()))
+    else:
         labels = Labels(target=(target.least, target.largest))
     text, notes = schema_proposal.of_columns(
         columns, source.label, where, form, source.exclude, labels
@@ -72,12 +73,15 @@ def _of_schema(name: str, schema: Schema, columns: Columns, where: str) -> Datas
         if name != schema.label
     }
     features = dict(zip(schema.features, found.records.features.T, strict=True))
-    for column, kind in schema.columns.items():
-        if isinstance(kind, NumberColumn):
-            originals[column] = kind.values(features[column])
+    numbers = {
+        column: kind.values(features[column])
+        for column, kind in schema.columns.items()
+        if isinstance(kind, NumberColumn)
+    }
     target = None if schema.target is None else TargetRange(*schema.target)
     classes = max(1, len(schema.classes))
-    return of(name, found.records, classes, schema.columns, originals, target)
+    dataset = of(name, found.records, classes, schema.columns, originals | numbers, target)
+    return replace(dataset, keys={column: originals[column] for column in numbers})
 
 
 def of(

@@ -64,7 +64,7 @@ class Paragraph:
     rank: int = 0
 
 
-STEP, ALARM, REMARK, BRIEF, LEGEND = 1, 2, 3, 98, 99
+STEP, REMARK, LABEL, BRIEF, LEGEND = 1, 2, 97, 98, 99
 """Ranks; of further remarks, the numbers behind that of the first."""
 
 
@@ -95,8 +95,7 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
     if len(alarms) > 1 and not verbose:
         alarms = [f"{text.partition('. ')[0].removesuffix('.')}." for text in alarms]
     yield Paragraph(Text(began, "bold"))
-    for place, text in enumerate(alarms):
-        yield Paragraph(Text(f"ALARM: {text}", "bold red"), ALARM * bool(place))
+    yield from (Paragraph(Text(f"ALARM: {text}", "bold red")) for text in alarms)
     yield from [gap] * bool(alarms)
     if told.release:
         yield Paragraph(Text(told.release))
@@ -114,7 +113,7 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
     for text in told.cautions:
         yield Paragraph(Text(text))
     if told.label:
-        yield Paragraph(Text(told.label), ALARM * bool(told.cautions or told.release))
+        yield Paragraph(Text(told.label), LABEL)
     if verbose:
         yield from (Paragraph(_shown(block)) for block in told.more())
     for step in told.steps:

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from fedsim.reports.document import terminal
-from fedsim.reports.document.blocks import Bullets, Label, Listing, Part, Prose, tabulated
+from fedsim.reports.document.blocks import Bullets, Label, Listing, Part, Prose, Told, tabulated
 
 ROWS = [["a [red] server", "1.5", "≥ 2"], ["b", "10.25", None]]
 TABLE = tabulated(["who", "z", "ε"], ROWS)
@@ -44,3 +44,26 @@ def test_markdown_has_a_heading_for_each_part_and_an_empty_line_between_blocks()
 
 def test_quoted_text_means_nothing_in_markdown():
     assert terminal.quoted("# *a*\n<b>") == r"\# \*a\* &lt;b&gt;"
+
+
+def test_a_screen_keeps_every_alarm_caution_and_step_and_leaves_out_explanations_first():
+    told = Told(
+        kind="Study",
+        name="small",
+        release="Release nothing.",
+        answer=["The answer.", "A second sentence."],
+        alarms=[f"Alarm {n} is raised. Its details." for n in range(4)],
+        legend="What the columns mean.",
+        remarks=["A remark."],
+        cautions=["Nothing is protected.", "Nor is this."],
+        label="A label of several lines. " * 12,
+        steps=["First decide.", "Then do."],
+    )
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as capture:
+        console.print(terminal.told(told))
+    shown = capture.get()
+    for kept in ("Alarm 0", "Alarm 3", "Nothing is", "Nor is", "First decide.", "Then do."):
+        assert kept in shown
+    assert "A label" not in shown and "More: add -v." in shown
+    assert len(shown.splitlines()) <= terminal.MOST_LINES
