@@ -64,7 +64,7 @@ class Paragraph:
     rank: int = 0
 
 
-STEP, REMARK, LABEL, BRIEF, LEGEND = 1, 2, 97, 98, 99
+ALARM, STEP, REMARK, LABEL, BRIEF, LEGEND = 1, 2, 3, 97, 98, 99
 """Ranks; of further remarks, the numbers behind that of the first."""
 
 
@@ -95,7 +95,8 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
     if len(alarms) > 1 and not verbose:
         alarms = [f"{text.partition('. ')[0].removesuffix('.')}." for text in alarms]
     yield Paragraph(Text(began, "bold"))
-    yield from (Paragraph(Text(f"ALARM: {text}", "bold red")) for text in alarms)
+    for place, text in enumerate(alarms):
+        yield Paragraph(Text(f"ALARM: {text}", "bold red"), ALARM * bool(place))
     yield from [gap] * bool(alarms)
     if told.release:
         yield Paragraph(Text(told.release))

@@ -80,6 +80,7 @@ def released(report: AuditReport[Any]) -> str:
     if limit is None:
         return release.UNTOLD
     told = release.SUPPORTED.format(
+        unit=report.unit or "record",
         epsilon=number(claim.epsilon),
         most=percent(share(advantage_of_epsilon(claim.epsilon, claim.delta))),
         limit=f"{_cells(report.row)[1]}{f' ({limit.note})' * bool(limit.note)}",
@@ -195,6 +196,9 @@ def _power(report: AuditReport[Any]) -> str:
         told += " The interval contains guessing: more trials may show more."
     if report.alarms:
         return told  # noise may be missing
+    limit = report.row.limit
+    if attack and attack.interval and limit and (attack.advantage or 0) > limit.rho_alpha:
+        told += " Chance alone can explain that the measured share is above the limit."
     return f"{told} {would_have_noticed(report.row.detects)}".rstrip()
 
 
