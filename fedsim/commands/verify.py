@@ -27,7 +27,8 @@ def verify(run: Path, /) -> Answer:
         The answer; its details are the `Verification`.
 
     Raises:
-        InputError: the directory is no finished result, or a file cannot be read.
+        InputError: the directory is no finished result, a file cannot be read, or the facts of a
+            run contradict it.
     """
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

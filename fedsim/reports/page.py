@@ -120,6 +120,7 @@ def assembled(
     transcript = run_transcript.read(directory)
     facts = directory.read_facts()
     config, rows = directory.config, ledger.verified(directory)
+    run_transcript.check_facts(directory, facts, transcript, rows)
     run = AuditedRun(
         config,
         facts,

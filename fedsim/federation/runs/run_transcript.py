@@ -1,13 +1,15 @@
 """The transcript of a run, transcript.npz, and the checks before a report uses it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.errors import InputError
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
+from fedsim.federation.runs.rows import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.privacy.trust import Vantage
@@ -105,6 +107,32 @@ def read(directory: RunDirectory) -> Arrays:
         for name, array in arrays.items():
             _check(name, array, sizes, config.federation.vantage)
     return arrays
+
+
+class ContradictionError(InputError):
+    """The facts of a run contradict its other files: one of them was changed."""
+
+
+def check_facts(
+    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[LedgerRow]
+) -> None:
+    """Raise ContradictionError if facts.json has other noise, records, trials or clients."""
+    config, sizes, challenge = directory.config, facts["client_sizes"], facts["challenge"]
+    kind = planned_kind(config.training, config.participation, facts["noise_multiplier"])
+    client, adversary = challenge["client"], challenge["adversary"]
+    clients, records = config.federation.clients, config.data.records
+    agrees = {
+        "noise_multiplier": {row.kind.noise_multiplier for row in rows} <= {kind.noise_multiplier},
+        "client_sizes": (len(sizes), sum(sizes)) == (clients, records),
+        "dataset": facts["dataset"] == config.data.name,
+        "precision": facts["precision"] == config.run.precision,
+        "planned_trials": facts["planned_trials"] == len(transcript["worlds"]),
+        "challenge.client": client < clients,
+        "challenge.adversary": adversary < clients and adversary != client,
+    }
+    if wrong := [name for name, holds in agrees.items() if not holds]:
+        why = f"its '{wrong[0]}' contradicts another file of the run"
+        raise ContradictionError(str(directory.damaged("facts.json", why)))
 
 
 def _needed(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> list[str]:

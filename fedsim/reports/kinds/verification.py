@@ -38,6 +38,7 @@ from fedsim.common import installation, private_files, reading
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runs.run_transcript import ContradictionError
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.reports import card_page, model_card, training_report
 from fedsim.reports import page as rendering
@@ -111,7 +112,8 @@ def verify(directory: Path) -> Verification:
     """Compare a result with its SHA256SUMS, and its report with what follows from its files.
 
     Writes SHA256SUMS where it is missing, unless the report is refuted or a file that it needs is
-    damaged. Raises InputError if the directory is no finished result, or a file cannot be read.
+    damaged. Raises InputError if the directory is no finished result, a file cannot be read, or the
+    facts of a run contradict it.
     """
     root = directory.absolute()
     if not (root / REPORT).exists() and not (root / SUMS).exists():
@@ -262,6 +264,8 @@ def _remade(result: Result) -> Iterator[Check]:
     except _OtherCardError as error:
         yield Check(CARD, wrong, f"{error}{elsewhere}")
         return
+    except ContradictionError:
+        raise
     except (InputError, *reading.DAMAGE) as error:
         words = f"was not made again: {reading.reason(error)}"
         yield Check("report", Outcome.CANNOT_TELL, words, seals=False)

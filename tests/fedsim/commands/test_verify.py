@@ -148,6 +148,18 @@ def test_nothing_is_sealed_whose_files_are_missing(fedsim, run):
     assert not (run / "SHA256SUMS").exists()
 
 
+def test_facts_that_contradict_their_run_are_refused_in_a_line(fedsim, sealed):
+    facts = json.loads((sealed / "facts.json").read_text())
+    facts["noise_multiplier"] *= 2
+    (sealed / "facts.json").write_text(json.dumps(facts))
+    (sealed / "SHA256SUMS").unlink()
+    for command in ("verify", "report"):
+        status, text, said = fedsim(command, sealed)
+        assert (status, text, said.count("\n")) == (2, "", 1)
+        assert "facts.json" in said
+    assert not (sealed / "SHA256SUMS").exists()
+
+
 def test_a_signature_without_its_sums_is_refused(fedsim, sealed):
     (sealed / "SHA256SUMS").rename(sealed / "SHA256SUMS.sig")
     status, text, _ = fedsim("verify", sealed)

@@ -115,6 +115,12 @@ def test_a_check_that_cannot_be_made_is_never_passed(tmp_path, noise, capsys):
     assert (proven is None) == (noise == 0)  # clients may have added noise before
 
 
+def test_without_a_claim_strict_alone_fails(tmp_path):
+    path = server(tmp_path / "t", 1.0)
+    assert command(path) == 0
+    assert command(path, "--strict") == 3
+
+
 def damaged(transcript):
     """Change a byte in the middle of a round."""
     path = transcript / "000002.npz"

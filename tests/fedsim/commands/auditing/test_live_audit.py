@@ -114,6 +114,17 @@ def test_every_belief_is_a_line_of_json(federation, tmp_path):
         np.testing.assert_allclose(line["log_odds"], expected, rtol=0, atol=1e-6)
 
 
+def test_following_a_finished_transcript_ends_by_itself_and_keeps_each_belief(
+    federation, tmp_path, capsys
+):
+    out, transcript = tmp_path / "a", federation / "transcripts" / f"{RUN_ID}.fedt"
+    assert command("--follow", "--json", transcript, "--out", out) == 0
+    lines = [*map(json.loads, (out / "beliefs.jsonl").read_text().splitlines())]
+    assert [line["round"] for line in lines] == [1, 2, 1, 2]
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads((out / "report.json").read_text())
+
+
 def test_worlds_that_are_not_there_yet_cost_no_belief(federation, tmp_path, capsys):
     """A run that is followed has its worlds when it has ended."""
     run, out = tmp_path / "run", tmp_path / "a"

@@ -1,5 +1,7 @@
 """A transcript that no run could have left is refused, and what runs leave is not."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -127,6 +129,39 @@ def test_damage_is_one_line_with_the_remedy(damage, complaint, small, finished):
         directory.write_arrays("transcript.npz", arrays)
     assert "\n" not in str(refused.value)
     assert (directory.path / "report.json").read_bytes() == report
+
+
+FALSE = {
+    "more noise": ("noise_multiplier", lambda facts: facts.update(noise_multiplier=123.0)),
+    "other data": ("dataset", lambda facts: facts.update(dataset="mnist")),
+    "more trials": ("planned_trials", lambda facts: facts.update(planned_trials=80)),
+    "more clients": ("client_sizes", lambda facts: facts["client_sizes"].append(0)),
+    "fewer records": ("client_sizes", lambda facts: facts["client_sizes"].__setitem__(1, 1)),
+    "an adversary whose record it is": (
+        "challenge.adversary",
+        lambda facts: facts["challenge"].update(adversary=facts["challenge"]["client"]),
+    ),
+    "an adversary who is nobody": (
+        "challenge.adversary",
+        lambda facts: facts["challenge"].update(adversary=7),
+    ),
+    "nobody's record": ("challenge.client", lambda facts: facts["challenge"].update(client=7)),
+}
+
+
+@pytest.mark.parametrize(("key", "change"), FALSE.values(), ids=FALSE)
+def test_facts_that_the_other_files_contradict_are_damage_too(key, change, small, finished):
+    directory = finished(small())
+    facts = directory.read_facts()
+    try:
+        false = copy.deepcopy(facts)
+        change(false)
+        directory.write_json("facts.json", false)
+        said = rf"facts.json .*its '{key}' contradicts another file.*delete it"
+        with pytest.raises(InputError, match=said):
+            page.write_report(directory)
+    finally:
+        directory.write_json("facts.json", facts)
 
 
 def test_a_model_that_diverged_keeps_its_own_message(small, finished):
