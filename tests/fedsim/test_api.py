@@ -284,6 +284,7 @@ def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path):
     own = {name.rpartition("_")[0]: attack for name, attack in played.items()}
     assert own["given:below_usual"] == played["lira-offline"]
     assert "given:low_loss" in own
+    assert "Your attack low_loss on the final models: AUC " in repr(found)
     # The same call reads its run; other records are another experiment.
     assert fedsim.run(OWN | changes, data=own_records(), **given).path == found.path
     features, labels = own_records()

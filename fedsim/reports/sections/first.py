@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from adversaries.registry import is_code, titled
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.measurements.one_run_report import LEADING
 from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
@@ -284,6 +285,7 @@ def told(
             *(each.title for each in labels if each.title == REHEARSED),
             *facts,
             f"Model: {model_in_short(report)}",
+            *_own_attacks(report),
         ],
         more=lambda: [*_in_full(report)],
         steps=decisions(report),
@@ -298,6 +300,14 @@ def told(
             " in its directory.",
         ),
     )
+
+
+def _own_attacks(report: Report) -> Iterator[str]:
+    """Yield what attacks of the user's own code achieved on the final models."""
+    for name, attack in report.membership_inference.items():
+        if is_code(name) and attack.area is not None:
+            reached = f"AUC {attack.area:.3f}, where a coin has 0.500"
+            yield f"Your attack {titled(name)} on the final models: {reached}."
 
 
 def _played(report: Report) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
+from adversaries.registry import titled
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
 from fedsim.learning.training.criterion import AUC, BALANCED, judge
@@ -145,5 +146,5 @@ def attack_name(name: str, client: bool) -> str:
         return "Yeom on the target record alone"
     if attack := LOSS_ATTACKS.get(name):
         return f"{attack.title}, on the target"
-    own = name.rpartition(":")[2].replace("_", " ")
+    own = titled(name).rpartition(":")[2].replace("_", " ")
     return f"{own}, an attack of your own, on the target"
