@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import SchemaValidator, core_schema
 
 from adversaries.errors import InputError
 from fedsim.audits.results import measured, theory
@@ -255,10 +256,34 @@ def encode(report: Report) -> dict[str, Any]:
 def decode(values: Mapping[str, Any]) -> Report:
     """Return the report of the values of report.json. Raises ValueError for other types."""
     try:
-        report = _adapter().validate_json(json.dumps(values), strict=True)
+        # Errors of Python's values share them; each error of JSON has a copy of its object.
+        _reader().validate_python(values, strict=False)
+        report: Report = _reader().validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from None
     return report
+
+
+FAIL_FAST = ["list", "tuple"]
+"""Types of schemas that may end at the first wrong entry; of objects, in newer pydantic only."""
+if "fail_fast" in core_schema.DictSchema.__annotations__:
+    FAIL_FAST.append("dict")
+
+
+@cache
+def _reader() -> SchemaValidator:
+    """Return a reader that ends at the first wrong entry of a list or an object of any keys."""
+    schema = _adapter().core_schema
+    pending: list[Any] = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if part.get("type") in FAIL_FAST:
+                part["fail_fast"] = True
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return SchemaValidator(schema)
 
 
 def read(directory: RunDirectory) -> Report:
@@ -281,10 +306,10 @@ def schema() -> JsonSchemaValue:
 
 
 def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
+    first = error.errors(include_url=False, include_context=False)[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return f"it has no '{key}'"
     if first["type"] == "unexpected_keyword_argument":
         return f"it has '{key}', which no report has"
-    return f"its '{key}' is {first['input']!r}"
+    return f"its '{key}' is {first['input']!r:.200}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
@@ -25,13 +26,16 @@ from fedsim.federation.transcripts.records import (
 
 SUFFIX = ".fedt"
 FACTS, END, LOCK = "facts.json", "end.json", "lock"
-VERSION = 4
+VERSION = 5
 
 MOST_ARRAYS = 65_000
 """In a round: more would need another kind of archive."""
 
 NUMERIC = "biuf"
 """Kinds of NumPy's types that a transcript keeps: booleans, integers and floating-point numbers."""
+
+LONGEST_EMPTY = 128
+"""Bytes of the header of an array's file: a reader refuses a longer array in a shorter file."""
 
 TEXT = "text"
 """Array of a round's file with its JSON, as bytes."""
@@ -55,6 +59,7 @@ ROUND_KEYS = {
     "released": bool,
     "participants": (list, type(None)),
     "mechanism": dict,
+    "arrays": list,
 }
 """The keys of each JSON text, with the types of their values."""
 
@@ -145,24 +150,26 @@ def write_round(path: Path, number: int, recording: str, observed: ObservedRound
         "participants": None if observed.participants is None else list(observed.participants),
         "mechanism": dict(observed.mechanism),
     }
-    arrays = {f"{group}/{name}": a for group, each in groups.items() for name, a in each.items()}
-    if len(arrays) > MOST_ARRAYS:
-        raise InputError(f"a round of {len(arrays)} arrays is too large for a transcript")
+    listed = [
+        (group, name, np.asarray(array))
+        for group, each in groups.items()
+        for name, array in each.items()
+    ]
+    if len(listed) > MOST_ARRAYS:
+        raise InputError(f"a round of {len(listed)} arrays is too large for a transcript")
+    for _, name, array in listed:
+        _check_array(name, array)
+    arrays = {f"a{place}": array for place, (_, _, array) in enumerate(listed)}
+    text["arrays"] = [[group, name] for group, name, _ in listed]
     try:
-        encoded = json.dumps(_plain(text)).encode()
-        _decoded(json.loads(encoded), {})
+        encoded = json.dumps(_plain(text)).encode()  # in ASCII, which keeps lone surrogates
+        _check_length(len(encoded))
+        _decoded(json.loads(encoded), arrays)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"a round has a value that a transcript does not keep: {reading.reason(error)}"
         ) from None
-    content = {TEXT: np.frombuffer(encoded, np.uint8)}
-    for name, array in arrays.items():
-        content[name] = np.asarray(array)
-        if content[name].dtype.kind not in NUMERIC:
-            raise InputError(
-                f"array '{name.partition('/')[2]}' holds {content[name].dtype}; a transcript keeps "
-                "booleans, integers and floating-point numbers"
-            )
+    content = {TEXT: np.frombuffer(encoded, np.uint8), **arrays}
     with private_files.replacing(of_round(path, number)) as file:
         np.savez(file, **content)  # type: ignore[arg-type]  # allow_pickle's bool
 
@@ -173,8 +180,7 @@ def read_round(path: Path, number: int, recording: str) -> ObservedRound:
     with _damage(file):
         arrays = reading.arrays(file)
         content = arrays.pop(TEXT)
-        if content.nbytes > reading.MOST_JSON:
-            raise ValueError(f"its text has more than {reading.MOST_JSON} bytes")
+        _check_length(content.nbytes)
         if wrong := [name for name, array in arrays.items() if array.dtype.kind not in NUMERIC]:
             raise ValueError(f"array '{wrong[0]}' is not numeric")
         text = json.loads(content.tobytes())
@@ -221,10 +227,7 @@ def _decoded(text: Any, arrays: Arrays) -> ObservedRound:
     _check(text, ROUND_KEYS)
     _check_entries(text["mechanism"], SCALARS)
     _check_entries(dict(enumerate(text["participants"] or ())), int)
-    groups: dict[str, dict[str, Any]] = {}
-    for name, array in arrays.items():
-        group, _, own = name.partition("/")
-        groups.setdefault(group, {})[own] = array
+    groups = _grouped(text["arrays"], arrays)
     replies = {}
     for node, examples, metrics in text["replies"]:
         if type(node) is not int or not isinstance(examples, int | float | None):
@@ -244,6 +247,42 @@ def _decoded(text: Any, arrays: Arrays) -> ObservedRound:
         participants=None if text["participants"] is None else tuple(text["participants"]),
         mechanism=text["mechanism"],
     )
+
+
+def _grouped(listed: list[Any], arrays: Arrays) -> dict[str, dict[str, Any]]:
+    """Return arrays by group and name, of which a list has those of `a0`, `a1` and so on.
+
+    The names are any text of other parties, which is no part of a file's name in the archive.
+    """
+    if len(listed) != len(arrays):
+        raise ValueError(f"it names {len(listed)} arrays and has {len(arrays)}")
+    groups: dict[str, dict[str, Any]] = {}
+    for place, pair in enumerate(listed):
+        if type(pair) is not list or [type(each) for each in pair] != [str, str]:
+            raise ValueError(f"array {place} is named {pair!r:.80}")
+        group, name = pair
+        if name in groups.setdefault(group, {}):
+            raise ValueError(f"two arrays are named {pair!r:.80}")
+        groups[group][name] = arrays[f"a{place}"]
+    return groups
+
+
+def _check_length(size: int) -> None:
+    if size > reading.MOST_JSON:
+        raise ValueError(f"its text has more than {reading.MOST_JSON} bytes")
+
+
+def _check_array(name: str, array: npt.NDArray[Any]) -> None:
+    if array.dtype.kind not in NUMERIC:
+        raise InputError(
+            f"array {name!r:.80} holds {array.dtype}; a transcript keeps booleans, integers and "
+            "floating-point numbers"
+        )
+    if not array.size and max(array.shape, default=0) > LONGEST_EMPTY:
+        raise InputError(
+            f"array {name!r:.80} has the shape {array.shape} without a number; a transcript keeps "
+            f"empty arrays of up to {LONGEST_EMPTY} rows or columns"
+        )
 
 
 def _check(text: Any, keys: Mapping[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 
@@ -74,6 +76,49 @@ def test_a_report_that_was_changed_by_hand_is_refused(complaint, written):
         _validator().validate(values)
     with pytest.raises(ValueError, match=complaint):
         decode(values)
+
+
+MANY = {str(number): {} for number in range(30_000)}
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [{"warnings": [{}] * 30_000}, {"config": MANY}, {"rows": MANY}, {"data": MANY}, MANY],
+    ids=["list", "words", "rows", "a part", "all"],
+)
+def test_a_report_of_wrong_entries_takes_little_memory(hostile, written):
+    """In a process of its own: pydantic's errors are not in Python's memory."""
+    both = [encode(written("central").report) | hostile, hostile]
+    read = subprocess.run(
+        [sys.executable, "-c", READ],
+        input=json.dumps(both),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert read.returncode == 0, read.stderr
+    assert int(read.stdout) < 60e6
+
+
+READ = """
+import json, resource, sys
+from fedsim.audits.results.report import decode
+
+most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+try:
+    decode({})
+except ValueError:
+    both = json.load(sys.stdin)
+    before = most()
+refused = 0
+for values in both:
+    try:
+        decode(values)
+    except ValueError:
+        refused += 1
+if refused == 2:
+    print(most() - before)
+"""
 
 
 def test_a_damaged_report_is_one_line_and_status_2(written, small, tmp_path, capsys):

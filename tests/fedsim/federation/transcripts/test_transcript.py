@@ -66,6 +66,33 @@ def test_what_was_written_is_read(path):
     assert first.mechanism == expected.mechanism
 
 
+def test_any_name_of_an_array_is_kept(path):
+    """A client chooses the names, which no archive would keep."""
+    names = ["w\0a", "w\0b", "w\0", "w", "a" * 70_000, "\ud800", "", "a/b", "../x", "text", "a0"]
+    model = {name: np.array(place) for place, name in enumerate(names)}
+    last = ObservedRound(4, model, {7: NodeReply(model), 8: NodeReply({})}, aggregate=model)
+    with Writer(path, FACTS) as writer:
+        writer.append(last)
+    assert read_transcript(path).rounds[3] == last
+
+
+def test_an_empty_array_of_a_long_shape_is_refused_since_no_reader_takes_it(path):
+    with Writer(path, FACTS) as writer:
+        writer.append(ObservedRound(4, model={"w": np.zeros((0, folder.LONGEST_EMPTY))}))
+        with pytest.raises(InputError, match="without a number"):
+            writer.append(ObservedRound(5, model={"w": np.zeros((0, 10**9))}))
+    assert rounds(path) == [1, 2, 3, 4]
+
+
+def test_a_round_that_could_not_be_read_is_not_written(path):
+    """Two lone surrogates are one character in JSON, and names may be longer than all of it."""
+    pair = {"\ud800\udc00": np.array(1), "\U00010000": np.array(2)}
+    for model in (pair, {"\0" * 6_000_000: np.array(1)}, {1: np.array(1)}):
+        with Writer(path, FACTS) as writer, pytest.raises(InputError, match="does not keep"):
+            writer.append(ObservedRound(4, model=model))
+    assert rounds(path) == [1, 2, 3]
+
+
 def test_only_its_user_may_read_it(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert {stat.S_IMODE(each.stat().st_mode) for each in path.iterdir()} == {0o600}
@@ -213,23 +240,30 @@ def test_nothing_is_written_through_a_link(tmp_path, path):
         Writer(link, FACTS)
 
 
-def forged(path, arrays=(), **changes):
+def forged(path, contents=(), /, **changes):
     """Write a fourth round as a hostile writer would."""
     recording = folder.read_facts(path)[1]
     whole = {"recording": recording, "number": 4, "round": 4, "replies": [], "released": False}
-    whole |= {"participants": None, "mechanism": {}}
+    whole |= {"participants": None, "mechanism": {}, "arrays": []}
     text = np.frombuffer(json.dumps(whole | changes).encode(), np.uint8)
-    np.savez(folder.of_round(path, 4), **{folder.TEXT: text, **dict(arrays)})
+    np.savez(folder.of_round(path, 4), **{folder.TEXT: text, **dict(contents)})
 
 
 @pytest.mark.parametrize(
     ("arrays", "changes"),
     [
         ({"stray": np.zeros(2)}, {}),
-        ({"reply 7/w": np.zeros(2)}, {}),
-        ({"model/w": np.array(["text"])}, {}),
-        ({"model/w": np.zeros(2, "f8,f8")}, {}),
-        ({"model/w": np.array([object()])}, {}),
+        ({"stray": np.zeros(2)}, {"arrays": [["model", "w"]]}),
+        ({"a0": np.zeros(2)}, {"arrays": [["reply 7", "w"]]}),
+        ({"a0": np.zeros(2)}, {"arrays": [["model", "w"], ["model", "v"]]}),
+        ({"a0": np.zeros(2), "a1": np.zeros(2)}, {"arrays": [["model", "w"]] * 2}),
+        ({"a0": np.zeros(2)}, {"arrays": [["model", 1]]}),
+        ({"a0": np.zeros(2)}, {"arrays": [["model", "w", "v"]]}),
+        ({"a0": np.zeros(2)}, {"arrays": ["wv"]}),
+        ({"a0": np.zeros(2)}, {"arrays": {"model": "w"}}),
+        ({"a0": np.array(["text"])}, {"arrays": [["model", "w"]]}),
+        ({"a0": np.zeros(2, "f8,f8")}, {"arrays": [["model", "w"]]}),
+        ({"a0": np.array([object()])}, {"arrays": [["model", "w"]]}),
         ({}, {"round": "1"}),
         ({}, {"round": True}),
         ({}, {"number": 3}),
