@@ -51,9 +51,9 @@ WORLDS = (
     "the audit can count right answers."
 )
 MORE_OF_A_LOOP = (
-    "More can be proven if the loop returns each step's sum, an array [k, P], or by more trials. A "
-    "first model that is drawn otherwise than by torch.nn.init needs a constant seed: "
-    "torch.manual_seed(0) before that line, and torch.manual_seed(seed) after it."
+    "Returning each step's sum [k, P], or more trials, proves more. A first model that is drawn "
+    "otherwise than by torch.nn.init needs a constant seed: torch.manual_seed(0) before that line, "
+    "and torch.manual_seed(seed) after it."
 )
 COMPARED = {
     Neighbouring.ADD_REMOVE: "sends no change",
