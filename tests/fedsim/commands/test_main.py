@@ -2,6 +2,9 @@
 
 import errno
 import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -25,3 +28,28 @@ def test_a_full_disk_is_one_line_and_status_2(code, fedsim, experiment, monkeypa
     assert f"cannot write to '{experiment.with_name('run')}'" in err
     assert "make room there" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize(
+    ("shell", "place"),
+    [
+        ("bash", ".local/share/bash-completion/completions/fedsim"),
+        ("zsh", ".zsh/completions/_cyclopts_fedsim"),
+        ("fish", ".config/fish/completions/fedsim.fish"),
+    ],
+)
+def test_commands_and_options_are_completed_in_each_shell(shell, place, tmp_path):
+    command = [sys.executable, "-m", "fedsim", "--install-completion", shell]
+    done = subprocess.run(command, env=os.environ | {"HOME": str(tmp_path)}, check=False)
+    assert done.returncode == 0
+    script = (tmp_path / place).read_text()
+    assert all(word in script for word in ("choose", "deploy", "--max-belief"))
+    if shell != "bash" or not shutil.which("bash"):
+        return
+    asked = (
+        f"source {tmp_path / place}; COMP_WORDS=(fedsim choose --max-b); COMP_CWORD=2; "
+        "_fedsim fedsim --max-b choose; echo ${COMPREPLY[@]}"
+    )
+    said = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["--max-belief"]
