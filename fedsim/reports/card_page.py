@@ -110,7 +110,7 @@ def as_markdown_page(card: ModelCard) -> str:
         rounds=wording.counted(privacy.rounds_charged, "round"),
         steps=any(row.steps for row in privacy.towards),
         risks=as_markdown([risk_section.table(by_vantage)]) if by_vantage else "",
-        learnt=learning(utility, card.task) if utility else "",
+        learnt=" ".join(filter(None, learning(utility, card.task))) if utility else "",
         quality=as_markdown(quality_of(utility)) if utility else "",
     )
 

@@ -59,8 +59,8 @@ SELDOM, NEARLY_ALWAYS = 0.01, 0.98
 """Shares of clipped gradients that are worth a hint."""
 
 
-def learning(utility: ModelUtility, task: str = "classification") -> list[str]:
-    """Return what a model reached, and what to change: one sentence each, or none."""
+def learning(utility: ModelUtility, task: str = "classification") -> tuple[str, str, str]:
+    """Return what a model reached, that it has learnt nothing, and what to change; or ""."""
     measured, quality = utility.measured(task), quality_in(utility)
     judged = judge(measured)
     value = worth.as_text(judged.name, judged.value)
@@ -70,8 +70,7 @@ def learning(utility: ModelUtility, task: str = "classification") -> list[str]:
         f"({beside})."
     )
     fault, advice = worth.unless_learnt(measured, utility.confusion, utility.loss_before)
-    reached = " ".join(filter(None, [said * judged.has_learnt, fault]))
-    return [*filter(None, [reached, advice, _clipping(utility.clipped)])]
+    return said, fault, " ".join(filter(None, [advice, _clipping(utility.clipped)]))
 
 
 def _clipping(share: float | None) -> str:

@@ -24,7 +24,7 @@ from fedsim.reports import model_card, model_quality
 from fedsim.reports.card_page import mechanism_towards
 from fedsim.reports.card_types import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import html, release
+from fedsim.reports.document import html, release, worth
 from fedsim.reports.document.first_screen import most, share
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
@@ -259,21 +259,22 @@ def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Toward
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
-    reached = [] if card.utility is None else model_quality.learning(card.utility, card.task)
+    said = fault = advice = ""
+    if card.utility is not None:
+        said, fault, advice = model_quality.learning(card.utility, card.task)
     if not card.privacy.guaranteed:
         yield f"No guarantee of differential privacy. {card.privacy.note}"
-    yield from reached[:1]
-    trained = TRAINED.format(**vars(card))
-    yield f"{trained} {OF_A_RECORD * (card.privacy.unit == 'record')}".rstrip()
-    yield from reached[1:]
-    yield PRIVATE
+    reached = fault if fault.startswith(worth.NOT_SHOWN) else f"{said} {fault}".strip()
+    trained = f"{TRAINED.format(**vars(card))} {OF_A_RECORD * (card.privacy.unit == 'record')}"
+    yield from filter(None, [reached, trained.rstrip(), advice, PRIVATE])
 
 
 def _steps(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> list[str]:
     advice, guaranteed = state(report, card).advice, card.privacy.guaranteed
     unlimited = [each.name for each in observers if each.right_at_most >= 1]
-    whom = {"server": "the operator of the server"}
-    trusted = " and ".join(whom.get(name, f"every {name}") for name in unlimited)
+    trusted = " and ".join(
+        "the operator of the server" if name == "server" else f"every {name}" for name in unlimited
+    )
     public = guaranteed and not report.alarms
     steps = {
         advice: bool(advice),

@@ -111,8 +111,7 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
         yield Paragraph(Text(told.legend), LEGEND)
     for place, text in enumerate(told.remarks):
         yield Paragraph(Text(text), REMARK + place)
-    for text in told.cautions:
-        yield Paragraph(Text(text))
+    yield from (Paragraph(Text(text)) for text in told.cautions)
     if told.label:
         yield Paragraph(Text(told.label), LABEL)
     if verbose:

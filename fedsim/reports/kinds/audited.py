@@ -196,8 +196,7 @@ def _power(report: AuditReport[Any]) -> str:
         told += " The interval contains guessing: more trials may show more."
     if report.alarms:
         return told  # noise may be missing
-    limit = report.row.limit
-    if attack and attack.interval and limit and (attack.advantage or 0) > limit.rho_alpha:
+    if (limit := report.row.limit) and attack and (attack.advantage or 0) > limit.rho_alpha:
         told += " Chance alone can explain that the measured share is above the limit."
     return f"{told} {would_have_noticed(report.row.detects)}".rstrip()
 

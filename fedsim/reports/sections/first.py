@@ -306,8 +306,7 @@ def _own_attacks(report: Report) -> Iterator[str]:
     """Yield what attacks of the user's own code achieved on the final models."""
     for name, attack in report.membership_inference.items():
         if is_code(name) and attack.area is not None:
-            reached = f"AUC {attack.area:.3f}, where a coin has 0.500"
-            yield f"Your attack {titled(name)} on the final models: {reached}."
+            yield f"Your attack {titled(name)} on the final models: AUC {attack.area:.3f}."
 
 
 def _played(report: Report) -> str:

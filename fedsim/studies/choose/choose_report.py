@@ -285,13 +285,18 @@ def told(result: Result, directory: Path) -> Told:
         played=counted(result.tried, "setting"),
         data=config.data.name,
         release=release.PROPOSED,
-        answer=sentences(result),
+        answer=_in_order(sentences(result)),
         table=_settings(result),
         more=lambda: _numbers(result),
         legend=f"The models were trained on all {config.data.records:,} records and judged on "
         f"{config.data.held_out:,} others.",
         steps=[(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)],
     )
+
+
+def _in_order(said: Sequence[str]) -> list[str]:
+    """Return the first sentence with the last, which a manager can be told, before the others."""
+    return [f"{said[0]} {said[-1]}", *said[1:-1]] if len(said) > 1 else [*said]
 
 
 def write(result: Result, directory: Path) -> Path:
