@@ -127,6 +127,6 @@ supernode)
     cat "$T/run.log"
     echo
     on "grep dropped run/events.jsonl"
-    on "grep -o '\"shares.*false' run/ledger.jsonl"
+    on "grep -o '\"participants\": 2' run/ledger.jsonl"
     ;;
 esac

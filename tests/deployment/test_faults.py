@@ -32,7 +32,7 @@ def test_a_run_goes_on_without_a_client_whose_supernode_was_killed(tmp_path):
     said = _session(tmp_path, "supernode")
     assert "(exit status 0)" in said
     assert "Node Unavailable" in said
-    assert '"shares": 2' in said
+    assert '"participants": 2' in said
 
 
 @pytest.mark.slow
