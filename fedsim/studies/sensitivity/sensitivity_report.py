@@ -103,6 +103,7 @@ def told(study: Study) -> Told:
         answer=verdict(study),
         table=doc.tabulated(headings(study), rows(study)),
         legend=LEGEND,
+        cautions=[LABEL],
         steps=[NAME_IT],
     )
 
