@@ -208,7 +208,8 @@ def compared_features(
     """
     given = rules.challenge
     if given.space == "features":
-        return features
+        raw = given.dissimilarity in OF_RAW_FEATURES
+        return loaded.split.dataset.shares(features) if raw else features
     if given.dissimilarity in OF_RAW_FEATURES:
         raise InputError(
             f'challenge.dissimilarity is {given.dissimilarity}, but challenge.space is "embedding"'

@@ -183,6 +183,13 @@ class Dataset:
         for array in (*self.columns.values(), *self.keys.values(), self.column_of):
             array.flags.writeable = False
 
+    def shares(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return features [N, *shape] whose numbers, which a schema made -1 to 1, are 0 to 1."""
+        if not self.keys:
+            return features
+        numbers = np.isin(self.attributes, list(self.keys))
+        return np.where(numbers, (features + 1) / 2, features).astype(np.float32)
+
 
 def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
     """Return the records of some classes, which are numbered anew.

@@ -100,6 +100,12 @@ def test_its_columns_divide_the_records_and_are_guessed_by_an_adversary(fedsim, 
     dataset = distribution.dataset(load(file).data, "")
     assert dataset.columns["age"] == pytest.approx(np.minimum(ages, 60), rel=1e-6)
     assert list(dataset.columns["ward"]) == list(wards)
+    # Measures of columns and bits see shares of a range.
+    shares = dataset.shares(dataset.train.features)
+    assert (shares.min(), shares.max()) == (0, 1)
+    np.testing.assert_array_equal(shares[:, 1:], dataset.train.features[:, 1:])
+    gower = ("challenge.dissimilarity=gower", "--out", tmp_path / "run")
+    assert fedsim("run", file, *FEW, *gower)[0] == 0
     for column, values in (("age", ("20", "40", "60")), ("ward", ("A", "B"))):
         out = tmp_path / column
         assert fedsim("attack", file, "--column", column, *FEW[:3], "--out", out)[0] == 0
