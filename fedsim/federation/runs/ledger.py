@@ -62,13 +62,12 @@ class Ledger:
         repeats: whether clients repeat their answers from the first round on, under the same noise,
             so that the rows of these rounds are replaced.
         """
-        attempts = self.batches[trials.start].attempts if trials.start in self.batches else 0
         if repeats:
             self._count(kept(self.rows, first - 1, noise_multiplier))
         # Rows of rounds that are not repeated stay beside those of the new attempt.
         anew = not repeats or any(row.round >= first for row in self.rows)
-        self.batches.setdefault(trials.start, Account())
-        number = max(1, attempts + anew)
+        own = self.batches.setdefault(trials.start, Account())
+        number = max(1, own.attempts + anew)
         return Attempt(self, trials, range(first, rounds + 1), noise_multiplier, number)
 
     def append(self, row: LedgerRow) -> None:

@@ -635,6 +635,19 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
     assert epsilons(config, rows) == epsilons(config, before)
 
 
+def test_rounds_that_are_repeated_twice_under_another_noise_count_once_more(make, opened):
+    """Answers under the first noise left, and those under the second are the same each time."""
+    config = make(SYSTEM | {"training.rounds": 4})
+    directory = opened(config)
+    charged(config, directory, 4)
+    for _ in range(3):
+        again = Ledger(config.scheme, directory).begin(range(1), 4, 2 * Z, first=3, repeats=True)
+        for round in (3, 4):
+            again.charge(round, range(config.federation.clients))
+    rows = ledger.read(directory)
+    assert Account(rows).spent(0).total() == 4 + 2
+
+
 def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     small, tmp_path, monkeypatch
 ):
