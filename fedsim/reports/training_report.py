@@ -19,12 +19,13 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
+from fedsim.learning.training.criterion import judge
 from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.reports import model_card, model_quality
 from fedsim.reports.card_page import mechanism_towards
 from fedsim.reports.card_types import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import html, release, worth
+from fedsim.reports.document import html, release
 from fedsim.reports.document.first_screen import most, share
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
@@ -259,12 +260,13 @@ def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Toward
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
-    said = fault = advice = ""
+    reached = advice = ""
     if card.utility is not None:
         said, fault, advice = model_quality.learning(card.utility, card.task)
+        learnt = judge(card.utility.measured(card.task)).has_learnt
+        reached = f"{said} {fault}".strip() if learnt else fault  # which has the numbers too
     if not card.privacy.guaranteed:
         yield f"No guarantee of differential privacy. {card.privacy.note}"
-    reached = fault if fault.startswith(worth.NOT_SHOWN) else f"{said} {fault}".strip()
     trained = f"{TRAINED.format(**vars(card))} {OF_A_RECORD * (card.privacy.unit == 'record')}"
     yield from filter(None, [reached, trained.rstrip(), advice, PRIVATE])
 

@@ -23,7 +23,7 @@ def told(
 
     Args:
         document: report.json; the page lists its numbers and short texts as settings.
-        label: what the numbers are, and what they are not.
+        label: what the numbers are, and what they are not; "" where a caution says it.
         sections: of the page, behind the label.
         said: other fields of `Told`.
     """
@@ -35,7 +35,8 @@ def told(
             if key not in UNLISTED and not isinstance(value, dict | list)
         ]
         listed = Listing(settings, several=True)
-        return [Label("How to read this:", label), *sections(), Heading("Settings"), listed]
+        read = [Label("How to read this:", label)] if label else []
+        return [*read, *sections(), Heading("Settings"), listed]
 
     today = datetime.now().astimezone().date().isoformat()
     return Told(

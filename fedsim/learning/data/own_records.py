@@ -95,7 +95,7 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
         images, raw_labels = _pictures(path, schema.image.shape)
         features = schema.pixels(images, where)
         return _inspected(features, [], raw_labels, schema, where, labelled, "labels")
-    columns = _columns(path, schema)
+    columns = columns_of(path, schema)
     if schema.text is None:
         return of_table(columns, schema, where, labelled)
     from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
@@ -174,8 +174,8 @@ def _cached(path: str, text: str, directory: str) -> Records:
     return accepted(inspect(path, schema, directory=directory), f"'{path}'").records
 
 
-def _columns(path: str, schema: Schema) -> Columns:
-    """Return the columns of a table as text, [N] by name."""
+def columns_of(path: str, schema: Schema) -> Columns:
+    """Return the columns of a file, or a function, as text, [N] by name; else InputError."""
     if registry.is_code(path):
         return {name: files.as_text(values.tolist()) for name, values in _called(path).items()}
     if Path(path).expanduser().is_dir():

@@ -58,7 +58,7 @@ class Labels:
     @classmethod
     def of(cls, values: Sequence[str]) -> "Labels":
         """Return the labels of a column. Numbers that few records share are no classes."""
-        counts = Counter(value for value in values if value.strip().lower() not in MISSING)
+        counts = Counter(_present(values))
         numbers = _numbers(list(counts))
         if numbers and min(counts.values()) < FEWEST_RECORDS and len(counts) > 2:
             return cls(target=_rounded(min(numbers), max(numbers)))
@@ -67,7 +67,7 @@ class Labels:
     @classmethod
     def named(cls, values: Iterable[str]) -> "Labels":
         """Return the different values as classes, numbers in their order."""
-        different = {value for value in values if value.strip().lower() not in MISSING}
+        different = set(_present(values))
         numbers = _numbers(list(different)) or []
         if len(set(numbers)) < len(numbers):
             raise InputError(
@@ -144,7 +144,7 @@ def of_table(path: str, label: str) -> tuple[str, list[str]]:
 
 
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
-    present = [value.strip() for value in values if value.strip().lower() not in MISSING]
+    present = [value.strip() for value in _present(values)]
     counts = Counter(present)
     if len(counts) < 2:
         return Proposal(name, "ignored")
@@ -229,6 +229,10 @@ def write_schema(file: Path, text: str, force: bool) -> None:
     """
     with private_files.new_file(file, mode=0o644, replace=force) as written:
         written.write(text.encode())
+
+
+def _present(values: Iterable[str]) -> list[str]:
+    return [value for value in values if value.strip().lower() not in MISSING]
 
 
 def _numbers(values: Sequence[str]) -> list[float] | None:

@@ -61,16 +61,15 @@ def by_schema(text: str, path: str) -> Dataset:
     schema = schemas.parse(text)
     if not schema.columns:
         return replace(own_records.dataset(text, (path,), ""), name="csv")
-    columns, _ = files.read(path, schema.file.form)
-    return _of_schema("csv", schema, columns, f"'{path}'")
+    return _of_schema("csv", schema, own_records.columns_of(path, schema), f"'{path}'")
 
 
 def _of_schema(name: str, schema: Schema, columns: Columns, where: str) -> Dataset:
     found = own_records.accepted(own_records.of_table(columns, schema, where), where)
     originals: dict[str, npt.NDArray[Any]] = {
-        name: np.asarray(values, dtype=np.str_)[found.kept]
-        for name, values in columns.items()
-        if name != schema.label
+        column: np.asarray(values, dtype=np.str_)[found.kept]
+        for column, values in columns.items()
+        if column != schema.label
     }
     features = dict(zip(schema.features, found.records.features.T, strict=True))
     numbers = {

@@ -112,7 +112,7 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
     for place, text in enumerate(told.remarks):
         yield Paragraph(Text(text), REMARK + place)
     yield from (Paragraph(Text(text)) for text in told.cautions)
-    if told.label and told.label not in told.cautions:
+    if told.label:
         yield Paragraph(Text(told.label), LABEL)
     if verbose:
         yield from (Paragraph(_shown(block)) for block in told.more())

@@ -124,7 +124,7 @@ def unless_learnt(
             ends = span(judged.interval, lambda end: as_text(judged.name, end))
             reached += f" ({ends} at {CONFIDENCE:.0%})"
         return (
-            f"{NOT_SHOWN}: its {judged.name} is {reached}, and "
+            f"The model is not shown to have learnt anything: its {judged.name} is {reached}, and "
             f"{words.constant} reaches {as_text(judged.name, judged.constant)}.",
             words.advice,
         )
@@ -145,7 +145,6 @@ def unless_learnt(
 
 
 MANY_CLASSES = 30
-NOT_SHOWN = "The model is not shown to have learnt anything"
 
 
 def blocks(quality: Quality, named: Callable[[str], str] = str) -> Iterator[Block]:

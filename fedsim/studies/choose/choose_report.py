@@ -394,11 +394,14 @@ def frontier(result: Result) -> Any:
 
 
 def _settings(result: Result) -> doc.Table:
+    return doc.tabulated(_headings(result), [_cells(result, each) for each in _shown(result)])
+
+
+def _headings(result: Result) -> list[str]:
     judged = result.choice.candidates[0].utility.criterion
     bound = result.request.limit
     limited = [] if bound is None else [bound.kind]
-    headings = ["setting", "ε", "right at most", *limited, judged.name]
-    return doc.tabulated(headings, [_cells(result, each) for each in _shown(result)])
+    return ["setting", "ε", "right at most", *limited, judged.name]
 
 
 def _shown(result: Result) -> list[Candidate]:
@@ -436,7 +439,7 @@ def _numbers(result: Result) -> list[doc.Block]:
         ]
         for each in result.choice.candidates
     ]
-    headings = [*_settings(result).headings, "learning rate", "clipping norm", "noise multiplier"]
+    headings = [*_headings(result), "learning rate", "clipping norm", "noise multiplier"]
     return [doc.Heading("All settings"), doc.tabulated(headings, rows)]
 
 

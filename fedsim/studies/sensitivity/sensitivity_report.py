@@ -94,7 +94,7 @@ def told(study: Study) -> Told:
 
     return page.told(
         as_json(study),
-        LABEL,
+        "",
         sections,
         kind="Dataset sensitivity",
         name=study.experiment.run.name,
@@ -104,6 +104,7 @@ def told(study: Study) -> Told:
         table=doc.tabulated(headings(study), rows(study)),
         legend=LEGEND,
         cautions=[LABEL],
+        limits=LABEL,
         steps=[NAME_IT],
     )
 
