@@ -87,7 +87,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(tmp_path, capsys):
     for path, epsilon, status, said in (
         (honest, 10, 0, "is supported."),
         (honest, 9.9, 4, "is not supported."),  # nor refuted: the noise may be a little more
-        (quiet, 10, 4, "is refuted."),
+        (quiet, 10, 4, "is refuted: epsilon is at least 63.1 (99.99% confidence)."),
         (quiet, 1000, 4, "is not supported."),  # less noise than was configured
         (cut, 10, 3, "is not judged. Why: The transcript does not state that the run has ended"),
         (bare, 10, 3, "is not judged. Why: The measured noise allows an epsilon of up to"),
