@@ -26,8 +26,9 @@ GAMMA = 1.0
 Score = Callable[[Observations, Observations | None], Floats]
 """(targets, shadows) -> scores, float64 [N, n], higher where membership is likelier.
 
-The N targets are attacked; shadows None stand for all other targets. Raises InputError for too few
-shadow models, or where something is missing that the attack needs.
+The N targets are attacked; shadows None stand for all other targets. With shadows, the targets'
+`inclusion` cannot be read. Raises InputError for too few shadow models, or where something is
+missing that the attack needs.
 """
 
 
@@ -40,8 +41,8 @@ class Attack:
         title: for readers.
         source: for readers: who described it.
         threshold: least score that calls a record a member; None leaves it to the user.
-        needs: any of "members" (the losses of all records of the same model), "shadows",
-            "population".
+        needs: any of "members" (which records the same model was trained on, whose mean loss is
+            published: only for attacks that cannot learn more from it), "shadows", "population".
     """
 
     score: Score
@@ -60,7 +61,8 @@ class Attack:
         Raises:
             InputError: `score` returned another shape, no numbers, or NaN.
         """
-        values = np.asarray(self.score(targets, shadows))
+        seen = targets if shadows is None or "members" in self.needs else targets.unlabelled()
+        values = np.asarray(self.score(seen, shadows))
         shape = targets.losses.shape
         if values.shape != shape or values.dtype.kind not in "fiub" or np.isnan(values).any():
             found = f"{values.dtype} of shape {values.shape}"

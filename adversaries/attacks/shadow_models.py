@@ -60,6 +60,24 @@ class Observations:
             None if self.population is None else self.population[chosen],
         )
 
+    def unlabelled(self) -> "Observations":
+        """Return the same losses without `inclusion`, which raises InputError."""
+        return _Unlabelled(self)
+
+
+class _Unlabelled(Observations):
+    def __init__(self, labelled: Observations) -> None:
+        object.__setattr__(self, "losses", labelled.losses)
+        object.__setattr__(self, "population", labelled.population)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inclusion":
+            raise InputError(
+                "an attack has to find targets.inclusion, which it may not read; learn from "
+                "shadows.inclusion"
+            )
+        raise AttributeError(f"observations have no '{name}'")
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:

@@ -175,6 +175,8 @@ def test_a_function_of_the_users_own_is_an_attack(seen, monkeypatch):
         (lambda targets, _: targets.loses, "ended with AttributeError: .*loses"),
         # Without shadows, which stand for all others.
         (lambda targets, shadows: shadows.losses, "ended with AttributeError"),
+        # It would always be right.
+        (lambda targets, _: targets.inclusion * 1.0, "has to find targets.inclusion"),
     ],
 )
 def test_a_faulty_attack_is_refused_before_the_training(attack, says):
