@@ -11,3 +11,18 @@ ASSUMED = 1e-5
 def of_records(count: int) -> float:
     """Return δ = 1/(10 n) for n records, at least two."""
     return 1 / (10 * count)
+
+
+def too_large(delta: float, count: int, unit: str) -> str:
+    """Return a warning for a δ that says nothing; "" for a smaller one.
+
+    Args:
+        count: number of records, or of clients.
+        unit: of privacy: "record" or "client".
+    """
+    if delta * count < 1:
+        return ""
+    return (
+        f"δ = {delta:.3g} is not below 1/{count}: a mechanism that publishes one {unit} at random "
+        "meets it. Set privacy.delta far below."
+    )

@@ -71,7 +71,7 @@ records.
 {% endif %}
 ## Limits
 
-{% for text in (card.uncovered or []) + card.limits %}
+{% for text in card.warnings + card.limits %}
 - {{ text }}
 {% endfor %}
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fedsim.audits.results.numbers import Real
 from fedsim.learning.training.criterion import Measured
+from fedsim.privacy import delta
 
 
 @dataclass(frozen=True)
@@ -168,3 +169,11 @@ class ModelCard:
     uncovered: list[str] | None = None
     """What the reading of the records released without noise, in sentences; None on cards of
     earlier versions."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before the numbers, in sentences."""
+        privacy = self.privacy
+        count = self.clients if privacy.unit == "client" else self.records
+        vague = delta.too_large(privacy.delta, count, privacy.unit)
+        return [*filter(None, [vague]), *(self.uncovered or [])]

@@ -188,7 +188,7 @@ def told(report: TrainingReport, card: ModelCard) -> doc.Told:
         played=f"{counted(card.rounds, 'round')}, {counted(card.clients, 'client')}",
         release=_release(report, card, seen),
         answer=[*_answer(card)],
-        cautions=[f"Warning: {text}" for text in card.uncovered or ()],
+        cautions=[f"Warning: {text}" for text in card.warnings],
         alarms=report.contradictions,
         observers=[_bar(each, card) for each in seen],
         headings=("Observer", "Limit", f"ε (δ = {privacy.delta:.3g})"),

@@ -3,7 +3,10 @@
 import re
 from dataclasses import replace
 
+import pytest
+
 from fedsim.reports import training_report
+from fedsim.reports.card_page import as_markdown_page
 from fedsim.reports.card_types import Charged, ReleasedTowards
 from fedsim.reports.document import html
 
@@ -62,3 +65,13 @@ def test_an_alarm_and_a_silent_client_are_said():
     assert "<dt>alarms</dt><dd>1</dd>" in page
     assert "verdict alarm" in page and "timeout" in page
     assert "You may share" not in page
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_a_delta_that_publishing_one_of_all_would_meet_is_a_warning(unit):
+    count = {"record": CARD.records, "client": CARD.clients}[unit]
+    for delta, warned in ((1 / count, True), (0.9 / count, False)):
+        at = card(privacy=replace(PRIVACY, unit=unit, delta=delta, towards=[SERVER, *OTHERS]))
+        told = f"is not below 1/{count}: a mechanism that publishes one {unit} at random"
+        assert (told in of(REPORT, at)) is warned
+        assert (told in as_markdown_page(at)) is warned
