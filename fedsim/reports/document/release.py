@@ -17,10 +17,6 @@ DECIDE = (
 )
 HARDLY = "{what} protects hardly anyone: {who} can tell it of one {unit} in up to {most} of cases."
 PROPOSED = "A proposal: no model here is final, and nothing may be released."
-SUPPORTED = (
-    "Supported; decide whether it suffices: with this noise, an adversary is right about one "
-    "{unit} in at most {limit} of cases (guessing: 50%); ε = {epsilon} alone allows {most}."
-)
 OBJECTED = " An alarm names a mistake that theory has counted."
 HIGH = 0.95
 """Share of right answers from which a limit protects hardly anyone."""

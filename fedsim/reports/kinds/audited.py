@@ -13,7 +13,6 @@ from fedsim.audits.results.rows import Row
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.audits.run.detectable import HALF
 from fedsim.common import report_directory
-from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import release
 from fedsim.reports.document.first_screen import WEAK, most, share, shares
@@ -35,6 +34,7 @@ UNSUPPORTED = {
     Verdict.NOT_JUDGED: release.UNTOLD,
     Verdict.NO_CLAIM: release.UNCLAIMED,
 }
+RELYING = "Relying on the claim"
 SEVERITIES = ("alarm", "caution", "note")
 
 
@@ -76,15 +76,10 @@ def released(report: AuditReport[Any]) -> str:
         return release.CONTRADICTED
     if not supported or report.claim is None:
         return UNSUPPORTED[report.verdict]
-    claim, limit = report.claim, report.row.limit
+    limit = report.row.limit
     if limit is None:
         return release.UNTOLD
-    told = release.SUPPORTED.format(
-        unit=report.unit or "record",
-        epsilon=number(claim.epsilon),
-        most=percent(share(advantage_of_epsilon(claim.epsilon, claim.delta))),
-        limit=f"{_cells(report.row)[1]}{f' ({limit.note})' * bool(limit.note)}",
-    )
+    told = release.decide(RELYING, share(limit.rho_alpha), report.unit or "record")
     return f"{told}{release.OBJECTED * bool(report.alarms)}"
 
 
