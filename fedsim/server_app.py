@@ -120,7 +120,7 @@ def _experiment(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trai
     experiment.carry_out(grid, plan, loaded, directory, elsewhere)
     transcript = experiment.transcript(plan, directory)
     rows = ledger.read(directory)
-    transcript[spending.EPSILON] = spending.curve(plan.config.scheme, plan.noise_multiplier, rows)
+    transcript[spending.EPSILON] = spending.curve(plan.config, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(plan, loaded, grid, transcript)
     facts["timing"]["total"] = time.perf_counter() - start

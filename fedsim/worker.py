@@ -21,7 +21,7 @@ def train_batch(task: BatchTask) -> Done:
     with ONE_AT_A_TIME:
         logging.getLogger("flwr").setLevel(logging.WARNING)
         config = from_run_config(task.run_config)
-        check_program(config.experiment, task.program)
+        check_program(config, task.program)
         plan = replace(task.batch.plan, config=config)
         loaded = plan.federation()
         if loaded.device.type == "cpu":

@@ -3,7 +3,6 @@
 import ast
 import json
 import pkgutil
-import re
 import subprocess
 import sys
 import tomllib
@@ -117,9 +116,6 @@ NEVER = {
     ),
 }
 """Where each role begins, and what it never loads, also within functions."""
-
-MOST_FUNCTIONS, MOST_FILES = 17, 9
-"""How many functions, in how many files, may take the whole configuration."""
 
 
 def _sources():
@@ -323,23 +319,9 @@ def test_the_drawing_of_the_wings_has_them_in_order():
     assert tuple(drawings.WINGS) == WINGS
 
 
-def _takes_the_configuration(node):
-    """Return whether code is a function with a parameter of the type Config."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return False
-    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    kinds = (ast.unparse(each.annotation) for each in given if each.annotation is not None)
-    return any(re.search(r"(?<!\.)\bConfig\b", kind) for kind in kinds)
-
-
-def test_few_functions_take_the_whole_configuration():
-    """Hand a function what it reads: values, a table, an object (`configuration/objects.py`).
-
-    A function that goes lowers the numbers; no change may raise them.
-    """
-    taking = {
-        name: sum(map(_takes_the_configuration, ast.walk(ast.parse(path.read_text()))))
-        for name, path in SOURCES.items()
-    }
-    assert sum(taking.values()) <= MOST_FUNCTIONS
-    assert sum(map(bool, taking.values())) <= MOST_FILES
+def test_only_what_plays_the_game_knows_the_whole_configuration():
+    """The numerical core takes values and single tables, so that others can use it."""
+    below = ("adversaries", "fedsim.common", "fedsim.privacy", "fedsim.learning")
+    knowing = {"fedsim.configuration", "fedsim.configuration.experiment"}
+    core = [name for name in SOURCES if name.startswith(below)]
+    assert [name for name in core if knowing & _imports(name)] == []

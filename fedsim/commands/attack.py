@@ -116,7 +116,7 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     with measuring(console(progress), "training") as bar:
         game = membership_game.play(chosen, models, bar)
     seconds = time.perf_counter() - start
-    report = told.assemble(chosen.experiment, chosen.audit.confidence, game, attacks, seconds)
+    report = told.assemble(chosen, chosen.audit.confidence, game, attacks, seconds)
     status = CONTRADICTED if report.alarms else 0
     return of_study(told.told(report), status=status, details=report)
 
@@ -146,25 +146,25 @@ def _reconstruction(
             "--column, or leave the prior out"
         )
     start = time.perf_counter()
-    rounds.refuse_unplayed(chosen.game, rounds.RECONSTRUCT)
-    loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
+    rounds.refuse_unplayed(chosen, rounds.RECONSTRUCT)
+    loaded, record = federation.load(chosen), challenge.choose(chosen).record
     assert record is not None  # the target is a record
     if column is None:
         count = RECORDS if candidates is None else candidates
         these = candidate_game.of_records(loaded, record, count, chosen.run.seed)
     else:
         these = candidate_game.of_column(loaded, record, column, prior)
-    nominal = privacy.noise_multiplier(chosen.scheme)
-    noise = candidate_game.RoundNoise.of(chosen.scheme, nominal)
+    nominal = privacy.noise_multiplier(chosen)
+    noise = candidate_game.RoundNoise.of(chosen, nominal)
     batch, trials = plan.fit_batch(chosen).trials.batch, chosen.trials.count
     with measuring(console(progress), "training") as bar:
-        played = candidate_game.play(chosen.game, loaded, record, these, noise, trials, batch, bar)
+        played = candidate_game.play(chosen, loaded, record, these, noise, trials, batch, bar)
     report = candidate_report.ReconstructionReport(
         chosen,
         column,
         prior,
         nominal,
-        candidate_game.mechanism(chosen.scheme, nominal),
+        candidate_game.mechanism(chosen, nominal),
         these,
         played,
         time.perf_counter() - start,

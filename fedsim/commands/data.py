@@ -60,7 +60,7 @@ def data(
         raise InputError("--label and --out are for a table, such as patients.csv")
     from fedsim.reports import distribution_report as pages  # noqa: PLC0415
 
-    report = pages.assemble(configured(source, changed(changes), None).experiment)
+    report = pages.assemble(configured(source, changed(changes), None))
     return Answer(report=report, details=report, _blocks=lambda: pages.blocks(report))
 
 

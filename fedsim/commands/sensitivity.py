@@ -64,9 +64,9 @@ def sensitivity(
     chosen = configured(config, changed(changes, {"model.name": model, "data.name": data}))
     place = report_directory.timed(f"{chosen.run.name}-sensitivity") if out is None else Path(out)
     report_directory.check_new(place)
-    sensitivity_study.check_study(chosen.experiment, top, trials)
+    sensitivity_study.check_study(chosen, top, trials)
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "local sensitivity") as bar:
-        study = sensitivity_study.study(chosen.experiment, batch, top, trials, bar)
+        study = sensitivity_study.study(chosen, batch, top, trials, bar)
     answer = of_study(told.told(study), place=place, details=study)
     return answer if out is None else answer.save(place)

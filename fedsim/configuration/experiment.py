@@ -10,7 +10,6 @@ from fedsim.configuration import jobs
 from fedsim.configuration.campaign import AuditConfig, RunConfig, TrialsConfig
 from fedsim.configuration.challenge import CanariesConfig, ChallengeConfig
 from fedsim.configuration.federation import DataConfig, FederationConfig
-from fedsim.configuration.objects import Experiment, GameRules, Scheme
 from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.configuration.refused import REFUSED
 from fedsim.configuration.training import ModelConfig, TrainingConfig, chosen
@@ -101,37 +100,6 @@ class Config(TomlTable):
             server_draws=federation.trust.model.server_draws,
             seed=self.noise_seed,
         )
-
-    @cached_property
-    def scheme(self) -> Scheme:
-        """The planned privacy mechanism."""
-        return Scheme(
-            self.privacy,
-            self.federation,
-            self.training,
-            self.participation,
-            self.data.records,
-            self.trials.count,
-        )
-
-    @cached_property
-    def game(self) -> GameRules:
-        """The rules of the identification game."""
-        return GameRules(
-            self.scheme,
-            self.challenge,
-            self.canaries,
-            self.model,
-            self.trials,
-            self.run.seed,
-            self.data.seed,
-            self.noise_seed,
-        )
-
-    @cached_property
-    def experiment(self) -> Experiment:
-        """The parts that a federation is loaded from."""
-        return Experiment(self.data, self.game, self.run)
 
     def placed_at(self, out: str) -> "Config":
         """Return the same experiment with another run directory."""

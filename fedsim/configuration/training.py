@@ -123,6 +123,11 @@ class TrainingConfig(TomlTable):
     def local_rate(self) -> float:
         return self.local_learning_rate or self.rate
 
+    @property
+    def scored_by_counts(self) -> bool:
+        """Whether the participant's log-odds average over how often a target was sampled."""
+        return self.local_steps > 1 and self.sampling_rate < 1
+
 
 NEED_SGD = (
     ("privacy", "unit", "client"),

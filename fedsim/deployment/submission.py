@@ -9,7 +9,6 @@ from rich.console import Console
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim.configuration import Config
 from fedsim.configuration import files as configuration_files
-from fedsim.configuration.objects import Scheme
 from fedsim.deployment import kit, run
 from fedsim.experiment import prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
@@ -45,7 +44,7 @@ def carry_out(
         InterruptedRunError: Ctrl-C stopped it.
     """
     training = config.run.job == "training"
-    _check(config.scheme, config.trials.count, kit.read_kit(server).clients, experiment)
+    _check(config, kit.read_kit(server).clients, experiment)
     tolerated = config.federation.tolerated_dropouts if training else 0
     nodes = _clients_nodes(server, config.federation.clients, tolerated)
     with ExitStack() as held:
@@ -115,9 +114,9 @@ def _clients_nodes(server: Path, clients: int, tolerated: int) -> dict[str, int]
     return nodes
 
 
-def _check(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None:
+def _check(config: Config, clients: int, experiment: bool) -> None:
     """Raise InputError for a run that this federation cannot, or should not, carry out."""
-    federation, privacy = scheme.federation, scheme.privacy
+    federation, privacy = config.federation, config.privacy
     if federation.clients != clients:
         raise InputError(
             f"federation.clients is {federation.clients}, but {clients} clients are "
@@ -129,11 +128,11 @@ def _check(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None:
             'privacy.noise-source is "seed", and every node knows the seed, so the noise protects '
             "no client; add privacy.noise-source=system, or --experiment to run it anyway"
         )
-    if trials > 1 and not experiment:
+    if config.trials.count > 1 and not experiment:
         raise InputError(
-            f"trials.count is {trials}, and the costs of so many trainings on the same people add "
-            "up; add trials.count=1, as in the server's deployment.toml, or --experiment to run "
-            "them anyway"
+            f"trials.count is {config.trials.count}, and the costs of so many trainings on the "
+            "same people add up; add trials.count=1, as in the server's deployment.toml, or "
+            "--experiment to run them anyway"
         )
     if federation.summed_in_the_clear and privacy.noise_source != "seed":
         raise InputError(

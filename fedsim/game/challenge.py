@@ -20,8 +20,8 @@ from fedsim.common import device
 from fedsim.common.blocks import slices
 from fedsim.common.device import one_thread
 from fedsim.common.randomness import StreamRole, generator
+from fedsim.configuration import Config
 from fedsim.configuration.federation import FederationConfig
-from fedsim.configuration.objects import Experiment, GameRules
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import models
@@ -66,9 +66,9 @@ def embed(
     return np.concatenate(embedded)
 
 
-def initial_parameters(rules: GameRules, loaded: Federation) -> Tensor:
+def initial_parameters(config: Config, loaded: Federation) -> Tensor:
     """Return theta_0 of trial 0, float32 [P], on the CPU, so that all parties compute the same."""
-    return federation.initial_parameters(rules, loaded, range(1))[0]
+    return federation.initial_parameters(config, loaded, range(1))[0]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ NOBODY = Challenge(None, None, -1, -1, "none", None)
 """The challenge of a training, which has no adversary and no target."""
 
 
-def choose(experiment: Experiment, progress: Progress | None = None) -> Challenge:
+def choose(config: Config, progress: Progress | None = None) -> Challenge:
     """Return the challenge: a pair chosen by dissimilarity or configured, and the adversary.
 
     The adversary is the highest-numbered client that does not hold x^. The result depends only on
@@ -104,9 +104,9 @@ def choose(experiment: Experiment, progress: Progress | None = None) -> Challeng
     Raises InputError if the challenge or adversary does not fit the data. Source: Bernau et al.,
     Eq. 18 and Eq. 20.
     """
-    if experiment.run.job == "training":
+    if config.run.job == "training":
         return NOBODY
-    return _choose(experiment, _Reporting(progress))
+    return _choose(config, _Reporting(progress))
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class _Reporting:
 
 
 @lru_cache(maxsize=4)
-def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
-    loaded, rules = federation.load(experiment), experiment.game
-    privacy, threads = rules.scheme.privacy, device.threads(experiment.run.threads)
+def _choose(config: Config, reporting: _Reporting) -> Challenge:
+    loaded = federation.load(config)
+    privacy, threads = config.privacy, device.threads(config.run.threads)
     if privacy.unit == "client":
-        return _choose_client(rules, loaded, threads, reporting.progress)
-    split, given = loaded.split, rules.challenge
+        return _choose_client(config, loaded, threads, reporting.progress)
+    split, given = loaded.split, config.challenge
     replace = privacy.neighbouring is Neighbouring.REPLACE
     if loaded.crafted is not None:
         record, crafted = loaded.crafted.record, given.is_crafted
@@ -129,7 +129,7 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
             record,
             len(split.pool) - 1 if replace and crafted else None,
             client,
-            _seat(rules.scheme.federation, client),
+            _seat(config.federation, client),
             "crafted",
             None,
             given.kind,
@@ -146,8 +146,8 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
     if record < 0:
         measure = given.dissimilarity
         among = np.arange(len(split.members)) if given.client < 0 else loaded.owned_by(given.client)
-        ours = compared_features(rules, loaded, split.members_records.features[among])
-        pool = compared_features(rules, loaded, split.pool_records.features) if replace else None
+        ours = compared_features(config, loaded, split.members_records.features[among])
+        pool = compared_features(config, loaded, split.pool_records.features) if replace else None
         with _measuring():
             pair = select(
                 *(ours, pool, measure, privacy.neighbouring.value),
@@ -157,7 +157,7 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
             )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     client = int(loaded.client_of[record])
-    adversary = _seat(rules.scheme.federation, client)
+    adversary = _seat(config.federation, client)
     return Challenge(record, replacement, client, adversary, measure, distance)
 
 
@@ -171,14 +171,14 @@ def _measuring() -> Iterator[None]:
 
 
 def _choose_client(
-    rules: GameRules, loaded: Federation, threads: int, progress: Progress | None
+    config: Config, loaded: Federation, threads: int, progress: Progress | None
 ) -> Challenge:
     """Return the challenge of a target client. Raises InputError if the pool is too small."""
-    given, client, scheme = rules.challenge, rules.challenge.client, rules.scheme
+    given, client = config.challenge, config.challenge.client
     measure = "given"
     distance: float | None = None
     if client < 0:
-        ours = compared_features(rules, loaded, loaded.split.members_records.features)
+        ours = compared_features(config, loaded, loaded.split.members_records.features)
         with _measuring():
             distances = rank_clients(
                 *(ours, loaded.client_of, given.dissimilarity, progress),
@@ -188,17 +188,17 @@ def _choose_client(
         client, measure = select_one(distances, "max"), given.dissimilarity
         distance = float(distances[client])
     records, pool = len(loaded.owned_by(client)), len(loaded.split.pool)
-    if scheme.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
+    if config.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
         raise InputError(
             f"client {client} has {records} records, but the pool has {pool} to replace them by; "
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
-    adversary = _seat(scheme.federation, client)
+    adversary = _seat(config.federation, client)
     return Challenge(None, None, client, adversary, measure, distance)
 
 
 def compared_features(
-    rules: GameRules, loaded: Federation, features: npt.NDArray[np.float32]
+    config: Config, loaded: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
     """Return the values that distances compare: features [N, *shape], or the model's embedding.
 
@@ -206,7 +206,7 @@ def compared_features(
     Returns: [N, *shape], or [N, E] for an embedding.
     Raises InputError if the measure needs raw features, or the model has no embedding.
     """
-    given = rules.challenge
+    given = config.challenge
     if given.space == "features":
         raw = given.dissimilarity in OF_RAW_FEATURES
         return loaded.split.dataset.shares(features) if raw else features
@@ -215,7 +215,7 @@ def compared_features(
             f'challenge.dissimilarity is {given.dissimilarity}, but challenge.space is "embedding"'
             ", which has no pixels, bits or columns; choose euclidean, manhattan or cosine"
         )
-    return embed(loaded, features, initial_parameters(rules, loaded))
+    return embed(loaded, features, initial_parameters(config, loaded))
 
 
 def columns_of(loaded: Federation) -> Columns | None:

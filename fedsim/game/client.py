@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.learning.training.schedules import factor
@@ -17,13 +17,13 @@ from fedsim.privacy.mechanism import aggregate_noise_multiplier
 
 def _canaries(knowledge: KnownRound, clients: Collection[int]) -> Tensor | None:
     """Return what the canaries of some clients add to a sum; None without canaries."""
-    if not knowledge.rules.canaries.count:
+    if not knowledge.config.canaries.count:
         return None
     from fedsim.game import one_run  # noqa: PLC0415  (only for canaries)
 
     trials = knowledge.game.trials
     return one_run.planted(
-        knowledge.rules, knowledge.federation, clients, knowledge.parameters, trials
+        knowledge.config, knowledge.federation, clients, knowledge.parameters, trials
     )
 
 
@@ -33,7 +33,7 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
     A part is NaN where a gradient is not finite. The caller checks it once it is on the host,
     because each check makes the CPU wait for a GPU.
     """
-    if knowledge.rules.scheme.privacy.unit == "client":
+    if knowledge.config.privacy.unit == "client":
         from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
         own = local_training.contribution(knowledge, client, worlds)
@@ -54,11 +54,11 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
 
 def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     """Return the target's part of the sum under D and under D': float64 [T, P], twice."""
-    game, scheme = knowledge.game, knowledge.rules.scheme
-    if game.target_client not in scheme.participation.participants(game.round):
+    game, config = knowledge.game, knowledge.config
+    if game.target_client not in config.participation.participants(game.round):
         nothing = torch.zeros_like(knowledge.parameters, dtype=torch.float64)
         return nothing, nothing.clone()
-    if scheme.privacy.unit == "client":
+    if config.privacy.unit == "client":
         from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
         return local_training.challenge_contributions(knowledge)
@@ -70,7 +70,7 @@ def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
 def common_part(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
     """Return what some clients, without the target, add to a sum, float64 [T, P]."""
     federation, game = knowledge.federation, knowledge.game
-    if knowledge.rules.scheme.privacy.unit == "client":
+    if knowledge.config.privacy.unit == "client":
         from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
         common = local_training.total(knowledge, set(clients) - {game.target_client})
@@ -172,20 +172,20 @@ def noise(
     return standard.to(std.device) * std[:, None]
 
 
-def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:
+def noise_std(config: Config, nominal: float, difference: Tensor, round: int) -> Tensor:
     """Return sigma of a round's noise [T]; difference: of the worlds' sums [T, P]."""
-    trust, present = scheme.federation.trust, scheme.participation.participants(round)
+    trust, present = config.federation.trust, config.participation.participants(round)
     sources = 1 if trust.model.server_draws else len(present)
     multiplier = aggregate_noise_multiplier(
-        nominal, trust, scheme.participation.expected_clients, sources
+        nominal, trust, config.participation.expected_clients, sources
     )
     if not sources:  # without clients there is no noise
         multiplier = 0.0
-    if scheme.privacy.sensitivity == "local":
-        return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
+    if config.privacy.sensitivity == "local":
+        return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
     from fedsim.game.mechanisms import fixed_point  # noqa: PLC0415  (no client asks)
 
-    bound = fixed_point.sensitivity(scheme, nominal, difference.shape[1])
+    bound = fixed_point.sensitivity(config, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)
 
 
@@ -217,12 +217,12 @@ def local_steps(
     return total
 
 
-def local_step_size(scheme: Scheme, round: int) -> float:
+def local_step_size(config: Config, round: int) -> float:
     """Return a clipped sum's factor in a client's step: eta_local m / (q n), as in FedAvg."""
-    training = scheme.training
+    training = config.training
     return (
         training.local_rate
         * factor(training, round)
-        * scheme.federation.clients
-        / scheme.participation.divisor
+        * config.federation.clients
+        / config.participation.divisor
     )

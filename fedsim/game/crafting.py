@@ -18,8 +18,8 @@ from adversaries.arrays import Floats, Ints
 from adversaries.attacks.poisoning import clipbkd_point, least_liked
 from adversaries.registry import lookup
 from fedsim.common.randomness import StreamRole, generator
+from fedsim.configuration import Config
 from fedsim.configuration.challenge import ChallengeConfig
-from fedsim.configuration.objects import GameRules
 from fedsim.learning.data import Records, Split
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -79,7 +79,7 @@ def place(challenge: ChallengeConfig, data_seed: int, client_of: Ints) -> int:
     return int(_stream(data_seed, PLACE).choice(among))
 
 
-def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
+def craft(config: Config, split: Split, record: int, logits: Logits) -> Crafted:
     """Return the crafted record that replaces one of D.
 
     Its label is the class that the first model likes least. Where its features are the replaced
@@ -88,8 +88,8 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
     logits: the first model's, for features of one record.
     Raises InputError if there is no such kind.
     """
-    kind = rules.challenge.kind
-    features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
+    kind = config.challenge.kind
+    features = lookup(KINDS, kind, "challenge.kind")(config, split, record)
     own = int(split.members_records.labels[record])
     label = least_liked(logits(features), own if kind in RELABELLED else None)
     return Crafted(record, features, label)
@@ -109,20 +109,20 @@ def _stream(data_seed: int, drawn: int) -> np.random.Generator:
     return generator(data_seed, StreamRole.CRAFTED, round=drawn)
 
 
-def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
+def _clipbkd(config: Config, split: Split, record: int) -> Image:
     """Return m V_d of the original records of D, where m is their mean norm (Algorithm 4)."""
     members = split.members_records.features
     rows = members.reshape(len(members), -1)
-    towards = _stream(rules.data_seed, TOWARDS).standard_normal(rows.shape[1])
+    towards = _stream(config.data.seed, TOWARDS).standard_normal(rows.shape[1])
     point = clipbkd_point(rows, towards)
     return point.reshape(members.shape[1:]).astype(np.float32)
 
 
-KINDS: dict[str, Callable[[GameRules, Split, int], Image]] = {
+KINDS: dict[str, Callable[[Config, Split, int], Image]] = {
     "clipbkd": _clipbkd,
-    "mislabelled": lambda rules, split, record: split.members_records.features[record].copy(),
+    "mislabelled": lambda config, split, record: split.members_records.features[record].copy(),
 }
-"""Functions of rules, split and position that return features [*shape], by challenge.kind."""
+"""By challenge.kind: functions of config, split and position that return features [*shape]."""
 
 RELABELLED = frozenset({"mislabelled"})
 """Kinds that keep the features of the replaced record, but not its label."""

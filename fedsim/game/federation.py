@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from adversaries.arrays import Floats, Ints
 from fedsim.common import device
 from fedsim.common.memory import installed, spare
+from fedsim.configuration import Config
 from fedsim.configuration.federation import OWN
-from fedsim.configuration.objects import Experiment, GameRules
 from fedsim.configuration.training import ModelConfig
 from fedsim.learning import data
 from fedsim.learning.data import distribution
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 2**30
 """Bytes of the federations that `load` keeps; the two most recent stay whatever their size."""
 
-recent: dict[tuple[Experiment, int | None], "Federation"] = {}
+recent: dict[tuple[Config, int | None], "Federation"] = {}
 """Federations that `load` keeps, by experiment and client; the last is the most recent."""
 
 _lock = Lock()
@@ -215,11 +215,11 @@ class Federation:
 
 
 @lru_cache(maxsize=1024)
-def digest(experiment: Experiment, client: int, records: bool = True) -> str:
+def digest(config: Config, client: int, records: bool = True) -> str:
     """Return the SHA-256 of a client's data of D: its records', or their place and shape."""
-    if experiment.data.name == OWN:
-        return hashlib.sha256(experiment.data.public_schema.encode()).hexdigest()
-    federation = load(experiment)
+    if config.data.name == OWN:
+        return hashlib.sha256(config.data.public_schema.encode()).hexdigest()
+    federation = load(config)
     positions = federation.owned_by(client)
     own = federation.split.members_records.take(positions)
     digested = hashlib.sha256(np.ascontiguousarray(positions).data)
@@ -230,9 +230,9 @@ def digest(experiment: Experiment, client: int, records: bool = True) -> str:
     return digested.hexdigest()
 
 
-def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
+def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
     """Return the configured network for the records of a dataset."""
-    return network(rules.model, dataset.train.features.shape[1:], dataset.classes)
+    return network(config.model, dataset.train.features.shape[1:], dataset.classes)
 
 
 def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -248,15 +248,15 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
     )
 
 
-def load(experiment: Experiment, client: int | None = None) -> Federation:
+def load(config: Config, client: int | None = None) -> Federation:
     """Return an experiment's federation, cached up to `MOST_BYTES`, with a client's own records.
 
     Raises InputError if its data cannot be loaded.
     """
-    key = experiment, client
+    key = config, client
     with _lock:
         found = recent.pop(key, None)
-    loaded = found or _load(experiment, client)
+    loaded = found or _load(config, client)
     with _lock:
         recent[key] = loaded
         while len(recent) > 2 and _size() > MOST_BYTES:
@@ -272,83 +272,82 @@ def _size() -> int:
     return sum(sizes.values())
 
 
-def _load(experiment: Experiment, client: int | None) -> Federation:
-    rules, run = experiment.game, experiment.run
-    scheme = rules.scheme
+def _load(config: Config, client: int | None) -> Federation:
+    run = config.run
     split, client_of = distribution.held(
-        experiment.data,
-        scheme.federation,
-        rules.model.weights,
+        config.data,
+        config.federation,
+        config.model.weights,
         client,
         rehearsed=run.job == "rehearsal",
     )
     dataset = split.dataset
     where = device.resolve(run.device)
-    model = models.structural_model(partial(build_model, rules, dataset), run.seed)
+    model = models.structural_model(partial(build_model, config, dataset), run.seed)
     shape = dataset.train.features.shape[1:]
-    models.check_input(model, rules.model.name, shape, dataset.classes)
+    models.check_input(model, config.model.name, shape, dataset.classes)
     model = model.to(where)
     device.check_precision(run.precision, where)
-    exact = scheme.privacy.noise_source == "system"
+    exact = config.privacy.noise_source == "system"
     clipper = Clipper(
         model,
         # A client's update is clipped as a whole, not its gradients.
-        scheme.training.clipping_norm
-        if scheme.training.clipping and scheme.privacy.unit == "record"
+        config.training.clipping_norm
+        if config.training.clipping and config.privacy.unit == "record"
         else math.inf,
         device.threads(run.threads) if where.type == "cpu" else 1,
         memory_limit(run.memory_limit, where, exact) // 2,
         run.precision,
         exact=exact,
-        expected=scheme.participation.divisor / scheme.federation.clients,
+        expected=config.participation.divisor / config.federation.clients,
     )
     loaded = Federation(split, client_of, model, clipper, where)
-    return _with_challenge(rules, loaded)
+    return _with_challenge(config, loaded)
 
 
-def initial_parameters(rules: GameRules, loaded: Federation, trials: range) -> Tensor:
+def initial_parameters(config: Config, loaded: Federation, trials: range) -> Tensor:
     """Return theta_0 of some trials by model.initialisation: float32 [T, P], on the CPU."""
     if loaded.start is not None:
         return loaded.start.expand(len(trials), -1).contiguous()
     return models.initial_parameters(
-        partial(build_model, rules, loaded.split.dataset), rules.seed, trials
+        partial(build_model, config, loaded.split.dataset), config.run.seed, trials
     )
 
 
-def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
+def _with_challenge(config: Config, loaded: Federation) -> Federation:
     """Return the federation with its first model and a crafted target. Raises InputError.
 
     The crafted target may depend on the first model, but not the reverse.
     """
-    challenge, client_of = rules.challenge, loaded.client_of
-    if challenge.kind == "record" and rules.model.initialisation == "random":
+    challenge, client_of = config.challenge, loaded.client_of
+    if challenge.kind == "record" and config.model.initialisation == "random":
         return loaded
     from fedsim.game import crafting  # noqa: PLC0415  (only for audits)
 
-    record, neighbouring = challenge.record, rules.scheme.privacy.neighbouring
+    record, neighbouring = challenge.record, config.privacy.neighbouring
     if challenge.kind != "record":
-        record = crafting.place(challenge, rules.data_seed, client_of)
-    theta = initial_parameters(rules, loaded, range(1))[0]
+        record = crafting.place(challenge, config.data.seed, client_of)
+    theta = initial_parameters(config, loaded, range(1))[0]
     host = loaded.on_cpu()
-    if rules.model.initialisation == "worst-case":
+    if config.model.initialisation == "worst-case":
         from fedsim.learning.training import fitting  # noqa: PLC0415  (only for audits)
 
         others = np.delete(np.arange(len(client_of)), record)
         with device.one_thread():
             theta = fitting.fitted(host.model, theta, *host.members(others))
-    if rules.model.initialisation != "random":
+    if config.model.initialisation != "random":
         loaded = replace(loaded, start=theta)
     if challenge.kind == "record":
         return loaded
     if challenge.kind == "gradient":
-        direction = crafting.direction(neighbouring, rules.data_seed, record, theta.numel())
+        direction = crafting.direction(neighbouring, config.data.seed, record, theta.numel())
         return replace(loaded, crafted=direction)
 
     def outputs(features: npt.NDArray[Any]) -> Floats:
         with device.one_thread():
             return host.outputs(theta[None], torch.tensor(features)[None])[0, 0].double().numpy()
 
-    crafted = crafting.craft(rules, loaded.split, record, outputs)
+    crafted = crafting.craft(config, loaded.split, record, outputs)
     replaced = neighbouring is Neighbouring.REPLACE
     split = crafting.Planted.of(loaded.split, crafted, replaced)
     return replace(loaded, split=split, crafted=crafted)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedsim.configuration.objects import GameRules
+from fedsim.configuration import Config
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 
@@ -14,7 +14,7 @@ from fedsim.game.round_game import RoundGame
 class KnownRound:
     """A sent model [T, P], and coins [T, n] or [T, m]; an adversary must not read the target's."""
 
-    rules: GameRules
+    config: Config
     federation: Federation
     game: RoundGame
     parameters: Tensor
@@ -22,16 +22,16 @@ class KnownRound:
 
     @classmethod
     def drawn(
-        cls, rules: GameRules, federation: Federation, game: RoundGame, parameters: Tensor
+        cls, config: Config, federation: Federation, game: RoundGame, parameters: Tensor
     ) -> "KnownRound":
         """Return the round with the coins of its first step."""
-        return cls(rules, federation, game, parameters, coins_of(rules, federation, game))
+        return cls(config, federation, game, parameters, coins_of(config, federation, game))
 
 
 def coins_of(
-    rules: GameRules, federation: Federation, game: RoundGame, step: int = 1
+    config: Config, federation: Federation, game: RoundGame, step: int = 1
 ) -> Tensor | None:
     """Return which records [T, n] or clients [T, m] take part in a local step; None if all do."""
-    rule = rules.scheme.participation
+    rule = config.participation
     drawn = rule.coins(game.trials, game.round, step, game.target_client, federation.client_of)
     return None if drawn is None else torch.from_numpy(drawn).to(federation.device)

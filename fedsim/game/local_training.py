@@ -13,7 +13,7 @@ from torch import Tensor
 from adversaries.arrays import Ints
 from fedsim.common.blocks import slices
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.configuration.objects import GameRules
+from fedsim.configuration import Config
 from fedsim.configuration.training import TrainingConfig
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
@@ -106,18 +106,16 @@ def trained(knowledge: KnownRound, clients: Sequence[int]) -> Tensor:
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
-        plan = planned(knowledge.rules, client, knowledge.game, len(positions))
+        plan = planned(knowledge.config, client, knowledge.game, len(positions))
         # A plan of whole batches is a view of one step, which one client alone keeps.
         plans.append(np.where(plan == NOBODY, NOBODY, plan + before) if before else plan)
         before += len(positions)
     records = federation.members(np.concatenate(owned))
-    return updates(
-        knowledge.rules.scheme.training, federation, knowledge.parameters, *records, plans
-    )
+    return updates(knowledge.config.training, federation, knowledge.parameters, *records, plans)
 
 
-def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> Ints:
-    return schedule(rules.scheme.training, rules.seed, game.trials, game.round, client, records)
+def planned(config: Config, client: int, game: RoundGame, records: int) -> Ints:
+    return schedule(config.training, config.run.seed, game.trials, game.round, client, records)
 
 
 def clip(update: Tensor, clipping_norm: float, exact: bool = False) -> Tensor:
@@ -149,7 +147,7 @@ def clip(update: Tensor, clipping_norm: float, exact: bool = False) -> Tensor:
 
 
 def _clipped(knowledge: KnownRound, update: Tensor) -> Tensor:
-    norm, exact = knowledge.rules.scheme.training.clipping_norm, knowledge.federation.clipper.exact
+    norm, exact = knowledge.config.training.clipping_norm, knowledge.federation.clipper.exact
     return clip(update, norm, exact)
 
 
@@ -182,17 +180,17 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
 
 def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     """Return the target client's message under D and under D', float64 [T, P], twice."""
-    federation, client, scheme = (
+    federation, client, config = (
         knowledge.federation,
         knowledge.game.target_client,
-        knowledge.rules.scheme,
+        knowledge.config,
     )
     present = sent(knowledge, client)
-    if scheme.privacy.neighbouring is not Neighbouring.REPLACE:
+    if config.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
     records = federation.pool(replacements(federation, client))
-    plan = planned(knowledge.rules, client, knowledge.game, len(records[1]))
-    update = updates(scheme.training, federation, knowledge.parameters, *records, [plan])
+    plan = planned(knowledge.config, client, knowledge.game, len(records[1]))
+    update = updates(config.training, federation, knowledge.parameters, *records, [plan])
     return present, _clipped(knowledge, update[0])
 
 
@@ -218,14 +216,14 @@ def replacements(federation: Federation, client: int) -> list[int]:
 @dataclass
 class _Cohort:
     waiting: set[int]
-    played_with: tuple[GameRules, int] | None = None
+    played_with: tuple[Config, int] | None = None
     game: tuple[int, range] | None = None
     parameters: Tensor | None = None
     trained: dict[int, Tensor] = field(default_factory=dict)
 
     def is_of(self, knowledge: KnownRound) -> bool:
         """Return whether a client's message equals the one that the others trained for."""
-        played_with = knowledge.rules, id(knowledge.federation)
+        played_with = knowledge.config, id(knowledge.federation)
         game = knowledge.game.round, knowledge.game.trials
         if self.parameters is None:
             self.played_with, self.parameters, self.game = played_with, knowledge.parameters, game

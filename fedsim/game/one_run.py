@@ -16,8 +16,8 @@ from torch import Tensor
 from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator
+from fedsim.configuration import Config
 from fedsim.configuration.challenge import CanariesConfig
-from fedsim.configuration.objects import GameRules
 from fedsim.game.federation import Federation
 
 BLOCK = 64
@@ -38,14 +38,14 @@ class Kind:
     """Summation and scoring of one kind of m canaries.
 
     Attributes:
-        total: maps rules, federation, models [T, P] and weights [T, m] to the canaries' sum [T, P].
-        along: maps rules, federation, models and releases [T, P] to products [T, m] with each part.
-        records: maps rules and federation to the m records; None where canaries are not records.
+        total: maps config, records, models [T, P] and weights [T, m] to the canaries' sum [T, P].
+        along: maps config, records, models and releases [T, P] to products [T, m] with each part.
+        records: maps config and federation to the m records; None where canaries are not records.
     """
 
-    total: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
-    along: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
-    records: Callable[[GameRules, Federation], tuple[Tensor, Tensor]] | None = None
+    total: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
+    along: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
+    records: Callable[[Config, Federation], tuple[Tensor, Tensor]] | None = None
 
 
 def included(canary_count: int, seed: int, trials: range) -> Bools:
@@ -56,33 +56,33 @@ def included(canary_count: int, seed: int, trials: range) -> Bools:
     return coins
 
 
-def hosts(rules: GameRules) -> Ints:
+def hosts(config: Config) -> Ints:
     """Return the client of each canary, int64 [m]: they are dealt to the clients in turn."""
-    return np.arange(rules.canaries.count) % rules.scheme.federation.clients
+    return np.arange(config.canaries.count) % config.federation.clients
 
 
 def planted(
-    rules: GameRules,
+    config: Config,
     federation: Federation,
     clients: Collection[int],
     parameters: Tensor,
     trials: range,
 ) -> Tensor | None:
     """Return the canaries' part of some clients' sums, float64 [T, P]; None without canaries."""
-    if not rules.canaries.count:
+    if not config.canaries.count:
         return None
-    planted_at = np.isin(hosts(rules), list(clients))
+    planted_at = np.isin(hosts(config), list(clients))
     if not planted_at.any():
         return None
     weights = torch.from_numpy(
-        (included(rules.canaries.count, rules.seed, trials) & planted_at).astype(np.float64)
+        (included(config.canaries.count, config.run.seed, trials) & planted_at).astype(np.float64)
     )
-    kind = KINDS[rules.canaries.kind]
-    return kind.total(rules, federation, parameters, weights.to(parameters.device))
+    kind = KINDS[config.canaries.kind]
+    return kind.total(config, federation, parameters, weights.to(parameters.device))
 
 
 def scores(
-    rules: GameRules,
+    config: Config,
     federation: Federation | None,
     parameters: Tensor,
     released: Tensor,
@@ -97,12 +97,12 @@ def scores(
     released: [T, P], the noisy sum.
     """
     released = released.double()
-    if rules.canaries.known_data:
+    if config.canaries.known_data:
         assert federation is not None
         members = np.arange(len(federation.client_of))
         released = released - federation.clipped_sum(parameters, members)
-    kind = KINDS[rules.canaries.kind]
-    return kind.along(rules, federation, parameters, released)
+    kind = KINDS[config.canaries.kind]
+    return kind.along(config, federation, parameters, released)
 
 
 def needs_data(canaries: CanariesConfig) -> bool:
@@ -152,48 +152,48 @@ def _kept(seed: int, count: int, parameters: int) -> Floats:
 
 
 def _total_gradient(
-    rules: GameRules, federation: Federation | None, parameters: Tensor, weights: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    for place, block in directions(rules.canaries.count, rules.seed, parameters.shape[1]):
+    for place, block in directions(config.canaries.count, config.run.seed, parameters.shape[1]):
         total += weights[:, place] @ torch.from_numpy(block).to(total)
-    return rules.scheme.training.clipping_norm * total
+    return config.training.clipping_norm * total
 
 
 def _along_gradient(
-    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
-    blocks = directions(rules.canaries.count, rules.seed, parameters.shape[1])
+    blocks = directions(config.canaries.count, config.run.seed, parameters.shape[1])
     products = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
-    return rules.scheme.training.clipping_norm * torch.cat(products, dim=1)
+    return config.training.clipping_norm * torch.cat(products, dim=1)
 
 
-def _wrong_records(rules: GameRules, federation: Federation) -> tuple[Tensor, Tensor]:
-    positions, labels = mislabelled(rules.seed, rules.canaries.count, federation)
+def _wrong_records(config: Config, federation: Federation) -> tuple[Tensor, Tensor]:
+    positions, labels = mislabelled(config.run.seed, config.canaries.count, federation)
     features, right = federation.pool(positions.tolist())
     return features, torch.from_numpy(labels).to(right)
 
 
-def _records(rules: GameRules, federation: Federation | None) -> tuple[Tensor, Tensor]:
-    of = KINDS[rules.canaries.kind].records
+def _records(config: Config, federation: Federation | None) -> tuple[Tensor, Tensor]:
+    of = KINDS[config.canaries.kind].records
     assert federation is not None
     assert of is not None
-    return of(rules, federation)
+    return of(config, federation)
 
 
 def _total_of_records(
-    rules: GameRules, federation: Federation | None, parameters: Tensor, weights: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _records(rules, federation)
+    features, labels = _records(config, federation)
     return federation.clipper.clipped_sum(parameters, features, labels, weights.to(parameters))
 
 
 def _along_records(
-    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
+    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     assert federation is not None
-    features, labels = _records(rules, federation)
+    features, labels = _records(config, federation)
     at_once = max(1, FORMED // parameters.numel())
     products = [
         torch.einsum(

@@ -11,7 +11,6 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.common.randomness import SERVER, StreamRole, gaussian_noise, key
 from fedsim.configuration import Config
-from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.game import local_training
 from fedsim.game.client import clean_sum, local_step_size, local_steps, noise_std
 from fedsim.game.federation import Federation, initial_parameters
@@ -35,9 +34,9 @@ class Setting:
     noise_multiplier: float
 
 
-def numbers_of_trials(scheme: Scheme) -> tuple[str, ...]:
+def numbers_of_trials(config: Config) -> tuple[str, ...]:
     """Return the keys, beside the noise, in which settings of one batch may differ."""
-    if scheme.privacy.unit == "client" or scheme.training.local_steps > 1:
+    if config.privacy.unit == "client" or config.training.local_steps > 1:
         return ()  # clients' own steps have one learning rate
     return ("training.learning-rate", "training.clipping-norm")
 
@@ -62,18 +61,18 @@ def trained(
             m/n of it, so that signal and noise keep their ratio.
     """
     first = settings[0].config
-    rules, training = first.game, first.training
+    config, training = first, first.training
     numbers = {
         key: {getattr(each.config.training, key) for each in settings}
         for key in ("rate", "clipping_norm")
     }
-    if not numbers_of_trials(rules.scheme) and any(len(each) > 1 for each in numbers.values()):
+    if not numbers_of_trials(config) and any(len(each) > 1 for each in numbers.values()):
         raise ValueError("clients' own steps have one learning rate and one clipping norm")
     times, own = repeats, range(start, start + repeats)
     trials = range(start * COINS, start * COINS + len(settings) * repeats)
     some = _part(loaded, records, first.run.seed)
     share = len(some.client_of) / first.data.records
-    theta = initial_parameters(rules, loaded, own).repeat(len(settings), 1)
+    theta = initial_parameters(config, loaded, own).repeat(len(settings), 1)
     theta = theta.to(loaded.device)
 
     def of_trials(values: Sequence[float]) -> Tensor:
@@ -82,21 +81,21 @@ def trained(
 
     norms = of_trials([each.config.training.clipping_norm for each in settings])
     factors = of_trials([each.config.training.rate / training.rate for each in settings])
-    optimizer = ServerOptimizer(training, share * rules.scheme.participation.divisor, factors)
+    optimizer = ServerOptimizer(training, share * config.participation.divisor, factors)
     nothing = torch.zeros(1, theta.shape[1], dtype=torch.float64)
     for round in range(1, training.rounds + 1):
         game = RoundGame(round, trials, 0.0, -1, None, None)
         std = share * of_trials(
             [
-                float(noise_std(each.config.scheme, each.noise_multiplier, nothing, round))
+                float(noise_std(each.config, each.noise_multiplier, nothing, round))
                 for each in settings
             ]
         )
         if training.local_steps > 1:
-            total = _of_noisy_steps(rules, some, game, theta, std)
+            total = _of_noisy_steps(config, some, game, theta, std)
         else:
-            total = _clean_sum(rules, some, game, theta, norms)
-            step = rules.scheme.participation.step_number(round, 1)
+            total = _clean_sum(config, some, game, theta, norms)
+            step = config.participation.step_number(round, 1)
             drawn = gaussian_noise(first.run.seed, own, step, SERVER, theta.shape[1])
             total += std * torch.from_numpy(drawn).to(std).repeat(len(settings), 1)
         theta = optimizer.step(theta, total, round)
@@ -133,12 +132,12 @@ def _part(loaded: Federation, records: int | None, seed: int) -> Federation:
 
 
 def _clean_sum(
-    rules: GameRules, loaded: Federation, game: RoundGame, theta: Tensor, norms: Tensor
+    config: Config, loaded: Federation, game: RoundGame, theta: Tensor, norms: Tensor
 ) -> Tensor:
     """Return the sum of a round of one step before its noise, float64 [T, P]."""
-    knowledge = KnownRound.drawn(rules, loaded, game, theta)
-    if rules.scheme.privacy.unit == "client":
-        joining = rules.scheme.participation.participants(game.round)
+    knowledge = KnownRound.drawn(config, loaded, game, theta)
+    if config.privacy.unit == "client":
+        joining = config.participation.participants(game.round)
         return local_training.total(knowledge, joining)
     coins = knowledge.participation
     weights = None if coins is None else coins.to(theta)
@@ -148,27 +147,27 @@ def _clean_sum(
 
 
 def _of_noisy_steps(
-    rules: GameRules, loaded: Federation, game: RoundGame, theta: Tensor, std: Tensor
+    config: Config, loaded: Federation, game: RoundGame, theta: Tensor, std: Tensor
 ) -> Tensor:
     """Return the sum of clients that take several noisy steps each, float64 [T, P].
 
     std: of the noise of all clients' steps together, [T, 1].
     """
-    scheme, seed = rules.scheme, rules.seed
-    joining = scheme.participation.participants(game.round)
-    size = local_step_size(scheme, game.round)
+    seed = config.run.seed
+    joining = config.participation.participants(game.round)
+    size = local_step_size(config, game.round)
     total = torch.zeros_like(theta, dtype=torch.float64)
     for client in joining:
 
         def clean(model: Tensor, step: int, client: int = client) -> Tensor:
             return clean_sum(
-                loaded, client, model, participation=coins_of(rules, loaded, game, step)
+                loaded, client, model, participation=coins_of(config, loaded, game, step)
             )
 
         def noise(step: int, client: int = client) -> Tensor:
-            number = scheme.participation.step_number(game.round, step)
+            number = config.participation.step_number(game.round, step)
             drawn = gaussian_noise(seed, game.trials, number, client, theta.shape[1])
             return torch.from_numpy(drawn).to(std) * std / math.sqrt(len(joining))
 
-        total += local_steps(clean, theta, scheme.training.local_steps, size, noise)
+        total += local_steps(clean, theta, config.training.local_steps, size, noise)
     return total

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.arrays import Ints
-from fedsim.configuration.objects import Experiment
+from fedsim.configuration import Config
 from fedsim.learning.data import Records, Split, distribution
 from fedsim.learning.data.distribution import DataDistribution
 from fedsim.reports.document import blocks as doc
@@ -19,22 +19,22 @@ Report = Mapping[str, Any]
 """The records of a federation, as --json has them."""
 
 
-def assemble(experiment: Experiment) -> dict[str, Any]:
+def assemble(config: Config) -> dict[str, Any]:
     """Return the records of an experiment by part, client and label."""
-    federation, seed = experiment.game.scheme.federation, experiment.data.seed
+    federation, seed = config.federation, config.data.seed
     split, client_of = distribution.held(
-        experiment.data,
+        config.data,
         federation,
-        experiment.game.model.weights,
+        config.model.weights,
         every_client=True,
-        rehearsed=experiment.run.job == "rehearsal",
+        rehearsed=config.run.job == "rehearsal",
     )
     held = distribution.hold(split, client_of, federation.clients)
     keys, dataset = distribution.keys(federation, split), split.dataset
     drawn = federation.partition in ("dirichlet", "quantity")
     return {
         "kind": "distribution",
-        "name": experiment.run.name,
+        "name": config.run.name,
         "dataset": {
             "name": dataset.name,
             "kind": dataset.kind,

@@ -117,9 +117,9 @@ def read_card(directory: RunDirectory) -> ModelCard:
 
 def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
     config, rows = directory.config, ledger.verified(directory)
-    everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
-    released = everything or spending.describe(config.scheme, noise_multiplier, rows)
-    failings = guarantee.dp_failings(config.game, config.audit)
+    everything = spending.describe_everything(config, noise_multiplier, rows)
+    released = everything or spending.describe(config, noise_multiplier, rows)
+    failings = guarantee.dp_failings(config)
     privacy, training, federation = config.privacy, config.training, config.federation
     chosen, trust = privacy.accountant, federation.trust.model
 

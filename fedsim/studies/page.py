@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import fedsim
-from fedsim.configuration.objects import Experiment
+from fedsim.configuration import Config
 from fedsim.reports.document.blocks import Block, Heading, Label, Listing, Told
 from fedsim.reports.document.wording import plain
 
@@ -44,21 +44,20 @@ def told(
     )
 
 
-def settings(experiment: Experiment) -> dict[str, Any]:
+def settings(config: Config) -> dict[str, Any]:
     """Return what every study states of its experiment, for report.json."""
-    scheme = experiment.game.scheme
     return {
-        "name": experiment.run.name,
-        "data": experiment.data.name,
-        "records": experiment.data.records,
-        "model": experiment.game.model.name,
-        "neighbouring": scheme.privacy.neighbouring.value,
-        "rounds": scheme.training.rounds,
-        "sampling_rate": scheme.participation.rate,
-        "clipping": scheme.training.clipping,
-        "clipping_norm": scheme.training.clipping_norm,
-        "trust": scheme.federation.trust.value,
-        "clients": scheme.federation.clients,
-        "seed": experiment.run.seed,
+        "name": config.run.name,
+        "data": config.data.name,
+        "records": config.data.records,
+        "model": config.model.name,
+        "neighbouring": config.privacy.neighbouring.value,
+        "rounds": config.training.rounds,
+        "sampling_rate": config.participation.rate,
+        "clipping": config.training.clipping,
+        "clipping_norm": config.training.clipping_norm,
+        "trust": config.federation.trust.value,
+        "clients": config.federation.clients,
+        "seed": config.run.seed,
         "versions": {"fedsim": fedsim.__version__},
     }

@@ -20,8 +20,8 @@ from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.common.randomness import SERVER
+from fedsim.configuration import Config
 from fedsim.configuration.needs import as_toml
-from fedsim.configuration.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.game.federation import Federation
@@ -88,10 +88,10 @@ UNPLAYED = {
 """The keys of which a study cannot play every value."""
 
 
-def refuse_unplayed(rules: GameRules, study: str) -> None:
+def refuse_unplayed(config: Config, study: str) -> None:
     """Raise InputError for the first key whose value a study cannot play."""
     for key, playable in UNPLAYED.items():
-        value = _value(rules, key)
+        value = _value(config, key)
         if study in playable.studies and value not in playable.values:
             written = as_toml(str(value) if isinstance(value, str) else value)
             raise InputError(
@@ -100,11 +100,10 @@ def refuse_unplayed(rules: GameRules, study: str) -> None:
             )
 
 
-def _value(rules: GameRules, key: str) -> Any:
+def _value(config: Config, key: str) -> Any:
     name, _, field = key.partition(".")
-    scheme = rules.scheme
-    tables = {each: getattr(scheme, each) for each in ("privacy", "training", "federation")}
-    tables |= {each: getattr(rules, each) for each in ("challenge", "canaries", "trials", "model")}
+    tables = {each: getattr(config, each) for each in ("privacy", "training", "federation")}
+    tables |= {each: getattr(config, each) for each in ("challenge", "canaries", "trials", "model")}
     return getattr(tables[name], field.replace("-", "_"))
 
 
@@ -118,7 +117,7 @@ class Round:
         theta: float32 [T, P], the models from which it starts.
     """
 
-    rules: GameRules
+    config: Config
     loaded: Federation
     trials: range
     number: int
@@ -132,14 +131,14 @@ class Round:
     @cached_property
     def coins(self) -> Bools | None:
         """Which records of D are sampled, bool [T, n]; None if all are."""
-        rule = self.rules.scheme.participation
+        rule = self.config.participation
         return rule.coins(self.trials, self.number, 1, -1, self.loaded.client_of)
 
     @property
     def bound(self) -> float:
         """The largest change of a sum that one record can cause: C, or 2C under replace."""
-        scheme = self.rules.scheme
-        return sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
+        config = self.config
+        return sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
 
     def clean_sum(self, without: int | None = None, included: Bools | None = None) -> Tensor:
         """Return the sum of the sampled records' clipped gradients, float64 [T, P].
@@ -148,7 +147,7 @@ class Round:
             without: position of a record that is left out of every training.
             included: bool [T, n], the records that each training has; None for all.
         """
-        positions = np.arange(self.rules.scheme.records)
+        positions = np.arange(self.config.data.records)
         if without is not None:
             positions = np.delete(positions, without)
         taking_part = self.coins
@@ -165,7 +164,7 @@ class Round:
             nominal: noise multiplier.
             scale: float64 [T], sensitivity that scales the noise; None for `bound`.
         """
-        federation = self.rules.scheme.federation
+        federation = self.config.federation
         trust, m = federation.trust, federation.clients
         each = aggregate_noise_multiplier(nominal, trust, m, 1)
         scale = np.full(len(self.trials), self.bound) if scale is None else scale
@@ -175,9 +174,9 @@ class Round:
     def drawn(self, std: Floats | float, source: int) -> Tensor:
         """Return the noise of one source of the seed tree, float64 [T, P]; std: [T]."""
         stds = torch.from_numpy(np.broadcast_to(np.float64(std), len(self.trials)).copy())
-        step = self.rules.scheme.participation.step_number(self.number, 1)
+        step = self.config.participation.step_number(self.number, 1)
         size, on = self.theta.shape[1], self.theta.device
-        return noise(self.rules.noise_seed, self.trials, step, source, stds.to(on), size)
+        return noise(self.config.noise_seed, self.trials, step, source, stds.to(on), size)
 
 
 Release = Callable[[Round], Tensor]
@@ -185,7 +184,7 @@ Release = Callable[[Round], Tensor]
 
 
 def trained(
-    rules: GameRules,
+    config: Config,
     loaded: Federation,
     count: int,
     batch: int,
@@ -207,14 +206,14 @@ def trained(
     """
     if loaded.device.type == "cpu":
         single_threaded_kernels()
-    training = rules.scheme.training
+    training = config.training
     for first in range(0, count, batch):
         trials = range(first, min(first + batch, count))
-        theta = federation.initial_parameters(rules, loaded, trials).to(loaded.device)
-        optimizer = ServerOptimizer(training, rules.scheme.participation.divisor * expected)
+        theta = federation.initial_parameters(config, loaded, trials).to(loaded.device)
+        optimizer = ServerOptimizer(training, config.participation.divisor * expected)
         for number in range(1, training.rounds + 1):
             try:
-                total = release(Round(rules, loaded, trials, number, theta))
+                total = release(Round(config, loaded, trials, number, theta))
             except FloatingPointError as error:  # the model diverged
                 raise InputError(str(error)) from None
             theta = optimizer.step(theta, total.float(), number)  # a run broadcasts float32, too

@@ -25,8 +25,8 @@ def surveyed(means: Means, data: str) -> Reproduced:
     """Return the norms of unclipped gradients before and after training, and a private median."""
     config = configured(means, data, {})
     free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
-    clipped, loaded = federation.load(config.experiment), federation.load(free.experiment)
-    theta = federation.initial_parameters(config.game, clipped, range(MODELS[means.scale]))
+    clipped, loaded = federation.load(config), federation.load(free)
+    theta = federation.initial_parameters(config, clipped, range(MODELS[means.scale]))
     theta = theta.to(clipped.device)
     first = gradient_sensitivity.record_sensitivities(loaded, theta)
     optimizer = ServerOptimizer(config.training, config.participation.divisor)

@@ -74,14 +74,14 @@ def _studied(
 ) -> Study:
     config = configured(means, data, changes)
     batch = plan.fit_batch(config).trials.batch
-    return sensitivity_study.study(config.experiment, batch, top, trainings)
+    return sensitivity_study.study(config, batch, top, trainings)
 
 
 def _bound(study: Study) -> float:
     """Return the bound of clipping: C, or 2C if a record is replaced."""
-    scheme = study.experiment.game.scheme
-    norm = scheme.training.clipping_norm
-    return 2 * norm if scheme.privacy.neighbouring == "replace" else norm
+    config = study.config
+    norm = config.training.clipping_norm
+    return 2 * norm if config.privacy.neighbouring == "replace" else norm
 
 
 def _root(course: Floats) -> float:

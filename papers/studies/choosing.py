@@ -168,7 +168,7 @@ def _row(table: Named, folder: Path, smoke: bool) -> tuple[str, ...]:
     if best is None:
         return table.name, "", f"{seconds:.0f}", answered["sentences"][0], *[""] * 5
     config = configuration_files.load(out / "config.toml", {"model.name": "linear"})
-    loaded = federation.load(config.experiment)
+    loaded = federation.load(config)
     opacus = _opacus(loaded, config, best["epsilon"], TUNED[:2] if smoke else TUNED)
     rows = utility.measure(loaded, utility.fitted(loaded))
     judged = utility.utility(loaded, rows).criterion
@@ -218,7 +218,7 @@ def _trained(
     """Return the final parameters of a training by Opacus, float32 [P]."""
     features, labels = loaded.members(np.arange(len(loaded.client_of)))
     torch.manual_seed(seed)
-    model = federation.build_model(config.game, loaded.split.dataset)
+    model = federation.build_model(config, loaded.split.dataset)
     task = tasks.task_of(model)
     network = nn.Sequential(model)  # a module without the attributes of fedsim's models
     optimizer = torch.optim.SGD(network.parameters(), lr=rate)

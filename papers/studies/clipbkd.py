@@ -76,7 +76,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         rows.append(
             (
                 epsilon,
-                f"{privacy.noise_multiplier(config.scheme):.3g}",
+                f"{privacy.noise_multiplier(config):.3g}",
                 *(proven[name].epsilon for name in NAMES),
                 TABLE_2[epsilon],
                 float(transcript["accuracies"][-1].mean()),

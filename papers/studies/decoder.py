@@ -111,8 +111,8 @@ def _learning(
     common: dict[str, Scalar], place: Path, seeds: int, epsilons: tuple[float, ...]
 ) -> Table:
     config = from_run_config({**common, "privacy.epsilon": 1.0})
-    known = federation.load(config.experiment)
-    theta = federation.initial_parameters(config.game, known, range(1))
+    known = federation.load(config)
+    theta = federation.initial_parameters(config, known, range(1))
     losses, _ = known.evaluate(theta, *known.held_out())
     first = task_of(known.model).mean(known.model, losses, known.held_out()[0])
     unigram = known.baseline["baseline_loss"]

@@ -248,9 +248,7 @@ def _of_membership(seed: int) -> Said:
     attacks = membership_attacks.chosen(config.audit.attacks)
     game = membership_game.play(config, MODELS)
     return Said(
-        membership_report.assemble(
-            config.experiment, config.audit.confidence, game, attacks, 0.0
-        ).alarms,
+        membership_report.assemble(config, config.audit.confidence, game, attacks, 0.0).alarms,
         1,
     )
 

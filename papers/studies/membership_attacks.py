@@ -35,9 +35,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     for setting, changes in SETTINGS.items():
         chosen = configuration_files.load(CONFIG, COMMON | changes | tiny)
         game = membership_game.play(chosen, 48 if smoke else MODELS)
-        report = membership_report.assemble(
-            chosen.experiment, chosen.audit.confidence, game, ATTACKS, 0.0
-        )
+        report = membership_report.assemble(chosen, chosen.audit.confidence, game, ATTACKS, 0.0)
         yield Table(
             f"{setting}: accuracy {100 * game.accuracy.mean():.0f} % on held-out records",
             tuple(membership_report.headings(report)),

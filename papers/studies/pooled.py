@@ -116,9 +116,9 @@ def _pooled(place: Path, name: str, data: str, trained: Trained) -> float:
     features = torch.tensor(np.concatenate([part.features for part in parts]), requires_grad=True)
     labels = torch.tensor(np.concatenate([part.labels for part in parts]))
     config = trained.config
-    known = federation.load(config.experiment)
-    network = federation.build_model(config.game, known.split.dataset)
-    first = federation.initial_parameters(config.game, known, range(1))[0]
+    known = federation.load(config)
+    network = federation.build_model(config, known.split.dataset)
+    first = federation.initial_parameters(config, known, range(1))[0]
     nn.utils.vector_to_parameters(first, network.parameters())
     model = GradSampleModule(network, loss_reduction="sum")
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[config.training.optimizer]

@@ -94,10 +94,10 @@ def _distances(means: Means, regime: Regime) -> Distances:
     config = trainings.configured(means, {**HELD_OUT, **regime.changes})
     rounds, rate = config.training.rounds, config.training.sampling_rate
     noise = trainings.multiplier(rounds, rate) if regime.noisy else 0.0
-    theta = trainings.trained(config.game, federation.load(config.experiment), noise)
+    theta = trainings.trained(config, federation.load(config), noise)
     # Distances are of gradients as they are, also where training clips them.
     free = {**HELD_OUT, **regime.changes, "training.clipping-norm": UNCLIPPED}
-    loaded = federation.load(trainings.configured(means, free).experiment)
+    loaded = federation.load(trainings.configured(means, free))
     pairs, trials = PAIRS[means.scale], config.trials.count
     groups = torch.arange(2 * pairs, device=loaded.device).reshape(1, pairs, 2)
     groups = groups.expand(trials, -1, -1)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fedsim import configuration
 from fedsim.configuration import Config, Scalar
-from fedsim.configuration.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training.optimizers import ServerOptimizer
@@ -58,20 +57,20 @@ def configured(means: Means, changes: Mapping[str, Scalar]) -> Config:
     return configuration.from_run_config(values | dict(changes) | where)
 
 
-def trained(rules: GameRules, loaded: Federation, multiplier: float = 0.0) -> Tensor:
+def trained(config: Config, loaded: Federation, multiplier: float = 0.0) -> Tensor:
     """Return the models [T, P] after the configured rounds; the noise is over the clipping norm.
 
     All trials take the same sample in a round, and differ by their first models and their noise.
     """
-    theta = federation.initial_parameters(rules, loaded, range(rules.scheme.trial_count))
-    theta, draw = theta.to(loaded.device), np.random.default_rng(rules.seed)
-    optimizer = ServerOptimizer(rules.scheme.training, rules.scheme.participation.divisor)
-    for round in range(1, rules.scheme.training.rounds + 1):
-        taken = draw.random(rules.scheme.records) < rules.scheme.training.sampling_rate
+    theta = federation.initial_parameters(config, loaded, range(config.trials.count))
+    theta, draw = theta.to(loaded.device), np.random.default_rng(config.run.seed)
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
+    for round in range(1, config.training.rounds + 1):
+        taken = draw.random(config.data.records) < config.training.sampling_rate
         total = loaded.clipped_sum(theta, np.flatnonzero(taken))
         if multiplier:
             noise = torch.from_numpy(draw.standard_normal(tuple(theta.shape))).to(total.device)
-            total = total + multiplier * rules.scheme.training.clipping_norm * noise
+            total = total + multiplier * config.training.clipping_norm * noise
         theta = optimizer.step(theta, total.float(), round)
     return theta
 

@@ -120,14 +120,14 @@ def measure(size, root, where):
 def _training_alone(config, size):
     """Return the seconds in which a plain loop trains all the models, scaled from some of them."""
     device.single_threaded_kernels()
-    known, chosen = federation.load(config.experiment), challenge.choose(config.experiment)
+    known, chosen = federation.load(config), challenge.choose(config)
     worlds = challenge.worlds(config.run.seed, config.trials.count)
-    multiplier = privacy.noise_multiplier(config.scheme)
+    multiplier = privacy.noise_multiplier(config)
     timed = min(size.alone_trials, size.trials)
 
     def train(trials):
         theta = models.initial_parameters(
-            lambda: federation.build_model(config.game, known.split.dataset),
+            lambda: federation.build_model(config, known.split.dataset),
             config.run.seed,
             trials,
         ).to(known.device)
@@ -167,18 +167,18 @@ def _fedsim(overrides, mode, out):
 def _opacus(config, mode, size, where):
     """Return the seconds in which Opacus trains all the models, scaled from some of them."""
     torch.set_num_threads(CORES)
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     dataset = known.split.dataset
     features, labels = known.members(np.arange(config.data.records))
     timed = range(min(size.opacus_trials, size.trials))
     theta = models.initial_parameters(
-        lambda: federation.build_model(config.game, dataset), config.run.seed, timed
+        lambda: federation.build_model(config, dataset), config.run.seed, timed
     ).to(where)
-    multiplier = privacy.noise_multiplier(config.scheme)
+    multiplier = privacy.noise_multiplier(config)
     rate = config.training.learning_rate / len(labels)
 
     def train(flat, rounds):
-        model = federation.build_model(config.game, dataset).to(where)
+        model = federation.build_model(config, dataset).to(where)
         nn.utils.vector_to_parameters(flat, model.parameters())
         opacus = mode(model, config.training.clipping_norm, multiplier, rate)
         for _ in range(rounds):

@@ -108,7 +108,7 @@ def _fedsim(folder, rounds=None):
     at = {event["phase"]: event["time"] for event in events if "phase" in event}
     training = at["reporting"] - at["training"]
     area = [event["area_under_curve"] for event in events if "loss" in event][-1]
-    loaded = federation.load(configuration_files.load(settings).experiment)
+    loaded = federation.load(configuration_files.load(settings))
     return (training, seconds, whole), area, loaded
 
 

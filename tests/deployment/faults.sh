@@ -84,7 +84,7 @@ from pathlib import Path
 from fedsim.configuration.files import load
 from fedsim.game import challenge
 whole = load(Path('experiment.toml'), {'federation.clients': $CLIENTS})
-chosen = challenge.choose(whole.experiment)
+chosen = challenge.choose(whole)
 print(*({0, 1, $CLIENTS - 1} - {chosen.adversary, chosen.client}), 1)" | cut -d' ' -f1)
 sh "$T/kit/server/start.sh" >/dev/null
 until (cd "$T" && fedsim deploy register kit >/dev/null 2>&1); do sleep 1; done

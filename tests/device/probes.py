@@ -93,9 +93,9 @@ def first_models():
     for name, changes in kinds.items():
         tally = device.start()
         config = from_run_config(small | changes)
-        known = federation.load(config.experiment)
+        known = federation.load(config)
         if name == "embedding":
-            challenge.compared_features(config.game, known, known.split.pool_records.features)
+            challenge.compared_features(config, known, known.split.pool_records.features)
         found[name] = [known.device.type, tally.launches]
     return found
 

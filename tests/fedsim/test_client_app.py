@@ -134,7 +134,7 @@ def test_a_node_answers_only_what_its_client_agreed_to(
 ):
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
-    client = int(federation.load(from_run_config(context.run_config).experiment).client_of[0])
+    client = int(federation.load(from_run_config(context.run_config)).client_of[0])
     context.node_config = _agreeing_to(agreed, tmp_path) | {"partition-id": client}
     message = _train(1, role, worlds=np.ones(2, dtype=bool), target_client=client)
     if answers:
@@ -147,7 +147,7 @@ def test_a_node_answers_only_what_its_client_agreed_to(
 def test_a_sensitivity_leaves_the_client_only_with_consent_to_instruments(context, small, tmp_path):
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
-    client = int(federation.load(from_run_config(context.run_config).experiment).client_of[0])
+    client = int(federation.load(from_run_config(context.run_config)).client_of[0])
     context.node_config = _agreeing_to("challenge", tmp_path) | {"partition-id": client}
     content = _train(1, Role.TARGET_CLIENT, target_client=client).content
     query = Message(content, 7, "query.sensitivity")
@@ -176,7 +176,7 @@ def test_a_node_reads_its_data_where_its_own_config_says_and_downloads_none(
 def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(context, small, tmp_path):
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
-    client_of = federation.load(from_run_config(context.run_config).experiment).client_of
+    client_of = federation.load(from_run_config(context.run_config)).client_of
     own = next(int(client) for client in client_of if client != client_of[0])
     aggregate = np.full((2, PARAMETERS), 0.1, dtype=np.float32)
     found = []

@@ -80,7 +80,7 @@ def chosen(small):
     def roles(config):
         from fedsim.game import challenge  # noqa: PLC0415
 
-        found = challenge.choose(config.experiment)
+        found = challenge.choose(config)
         others = set(range(config.federation.clients)) - {found.client, found.adversary}
         return found.client, found.adversary, min(others)
 
@@ -371,7 +371,7 @@ def test_a_sum_is_no_longer_than_its_clients_records_and_noise_allow(
     # One record of 24 each for two clients: the federation's records would allow 25 C.
     config = small(TINY | {"federation.trust": trust, "federation.partition": "quantity"})
     *_, other = chosen(config)
-    held = len(federation.load(config.experiment).owned_by(other))
+    held = len(federation.load(config).owned_by(other))
 
     def scaled(by):
         def fault(message, reply):

@@ -4,7 +4,6 @@ A mutant replaces one function by a form that is wrong in the way that somebody'
 leaves everything else as it is: the messages, the adversary, the report. Nothing tells the audit.
 """
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -205,7 +204,7 @@ def _contribution_as(total):
             weights *= participation[:, positions]
         if worlds is not None:
             weights[:, np.flatnonzero(positions == seen.game.record)[0]] *= worlds
-        return total(seen.rules, federation, parameters, gradients, weights)
+        return total(seen.config, federation, parameters, gradients, weights)
 
     return patch.object(training_node, "contribution", contribution)
 
@@ -221,11 +220,9 @@ def _weighted(gradients, weights):
 def clipping_after_averaging():
     """Clip the mean of a batch's gradients, in place of each of them."""
 
-    def total(rules, _, __, each, weights):
+    def total(config, _, __, each, weights):
         count = weights.sum(1, keepdim=True)
-        return count * _scaled_down(
-            _weighted(each, weights) / count, rules.scheme.training.clipping_norm
-        )
+        return count * _scaled_down(_weighted(each, weights) / count, config.training.clipping_norm)
 
     return _contribution_as(total)
 
@@ -239,9 +236,9 @@ def noise_of_a_mean():
 def mean_in_place_of_sum():
     """Divide the sum by the number of all records, and its noise too, which is no less private."""
 
-    def total(rules, _, __, each, weights):
-        clipped = _scaled_down(each, rules.scheme.training.clipping_norm)
-        return _weighted(clipped, weights) / rules.scheme.records
+    def total(config, _, __, each, weights):
+        clipped = _scaled_down(each, config.training.clipping_norm)
+        return _weighted(clipped, weights) / config.data.records
 
     with _contribution_as(total), noise_of_a_mean():
         yield
@@ -254,10 +251,10 @@ def one_layer_unclipped():
     A server that bounds its clients' sums refuses some of them, so that this one does not.
     """
 
-    def total(rules, federation, _, each, weights):
+    def total(config, federation, _, each, weights):
         *_, weight, bias = parameter_shapes(federation.model).values()
         rest = each.shape[-1] - math.prod(weight) - math.prod(bias)
-        clipped = _scaled_down(each[..., :rest], rules.scheme.training.clipping_norm)
+        clipped = _scaled_down(each[..., :rest], config.training.clipping_norm)
         return _weighted(torch.cat([clipped, each[..., rest:]], dim=-1), weights)
 
     with _contribution_as(total), patch.object(acceptance, "check_size"):
@@ -269,7 +266,7 @@ def weighted_mean_after_clipping():
 
     def total(training, round, received, _):
         config = training.batch.plan.config
-        known, clients = federations.load(config.experiment), config.federation.clients
+        known, clients = federations.load(config), config.federation.clients
         summed = np.zeros(round.shape)
         for partition, record in received.records(messages.REPLY).items():
             size = len(known.owned_by(partition))
@@ -336,16 +333,16 @@ def epsilon_reset_every_round():
     """Calibrate and claim one round's epsilon, and run them all."""
     calibrated = privacy.noise_multiplier
 
-    def one_round(scheme):
-        training = scheme.training.model_copy(update={"rounds": 1})
-        return dataclasses.replace(scheme, training=training)
+    def one_round(config):
+        training = config.training.model_copy(update={"rounds": 1})
+        return config.model_copy(update={"training": training})
 
     with (
-        patch.object(privacy, "noise_multiplier", lambda scheme: calibrated(one_round(scheme))),
+        patch.object(privacy, "noise_multiplier", lambda config: calibrated(one_round(config))),
         patch.object(
             spending,
             "describe",
-            lambda scheme, nominal, *_, **_of: privacy.describe(one_round(scheme), nominal),
+            lambda config, nominal, *_, **_of: privacy.describe(one_round(config), nominal),
         ),
     ):
         yield

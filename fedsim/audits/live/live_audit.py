@@ -31,7 +31,6 @@ from fedsim.audits.live.live_rounds import (
 )
 from fedsim.common import device
 from fedsim.configuration import KNOWN_KEYS, Config, from_run_config
-from fedsim.configuration.objects import Experiment
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game import federation
 from fedsim.game.canary import Canaries
@@ -110,9 +109,9 @@ class LiveAudit:
         config = config.reading_data_from(self._data_root, offline=True)
         config = config.starting_from(self._weights)
         if self._challenge and config.run.job != "training":
-            check_followable(config.experiment)
+            check_followable(config)
             # Missing data are reported before the first belief.
-            federation.load(config.experiment)
+            federation.load(config)
         self.config, self._configured = config, keys
         self.accounting = LiveAccounting(config.federation, config.training, config.privacy)
 
@@ -213,7 +212,7 @@ class LiveAudit:
         training.add(self.accounting.steps(nominal, len(present), 1), 1)
         training.concluded = before.round
         released = now.model["sum"]
-        std, own_std = (claimed_std(self.run.scheme, nominal, each) for each in (len(present), 1))
+        std, own_std = (claimed_std(self.run, nominal, each) for each in (len(present), 1))
         if self.canaries is not None:
             self.canaries.observe(trials, before.round, released, std)
         if self.noise is not None:
@@ -259,7 +258,7 @@ class LiveAudit:
         It is a participant's memory, without a message or noise of its own.
         """
         config, request = self.run, LiveRequest.of(before)
-        loaded = federation.load(config.experiment)
+        loaded = federation.load(config)
         if loaded.device.type == "cpu":
             device.single_threaded_kernels()
         parameters = torch.tensor(before.model["parameters"]).to(loaded.device)
@@ -282,7 +281,7 @@ class LiveAudit:
         taking_part = None if coins is None else torch.from_numpy(coins).to(loaded.device)
         memory = participant.expect(
             memory,
-            KnownRound(config.game, loaded, game, parameters, taking_part),
+            KnownRound(config, loaded, game, parameters, taking_part),
             NOBODY,
             torch.zeros(parameters.shape, dtype=torch.float64, device=loaded.device),
             set(range(config.federation.clients)) - set(present),
@@ -291,16 +290,15 @@ class LiveAudit:
         return participant.observe(memory, torch.tensor(now.model["sum"]).to(loaded.device))
 
 
-def check_followable(experiment: Experiment) -> None:
+def check_followable(config: Config) -> None:
     """Refuse a run whose challenge an auditor cannot follow. Raises InputError."""
-    rules, data = experiment.game, experiment.data
-    scheme = rules.scheme
-    if not scheme.participation.complete:
+    data = config.data
+    if not config.participation.complete:
         raise InputError(
             "federation.sampling-rate is below 1. A live auditor does not know which clients "
             "join a round; read the run's own audit instead"
         )
-    if scheme.training.sampling_rate < 1 and rules.noise_seed is None:
+    if config.training.sampling_rate < 1 and config.noise_seed is None:
         raise InputError(
             "training.sampling-rate is below 1 with noise from the operating system. Only the "
             "clients know which records took part, so that the challenge cannot be audited; audit "

@@ -367,7 +367,7 @@ def live_evidence(
         other = f"the claim is about a {claim.unit}, but the run protects a {unit}"
         return Evidence(incomparable=other)
     against = [each.why for each in alarms]
-    against += guarantee.dp_failings(config.game, config.audit)
+    against += guarantee.dp_failings(config)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if not claim.allows(epsilon):
         against.append(EXCEEDED.format(epsilon))

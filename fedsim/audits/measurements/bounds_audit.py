@@ -12,7 +12,7 @@ from adversaries.bounds.rate_bounds import by_scale
 from adversaries.statistics import forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.results.verdicts import Checks
-from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.mechanism import Mechanism
@@ -31,7 +31,7 @@ normal log-odds in a hundred. Where either refuses the first bound, the second l
 class BoundsAudit:
     """What the trials of a run prove of epsilon, without trust in the claimed noise."""
 
-    rules: GameRules
+    config: Config
     mechanism: Mechanism
     transcript: Arrays
     delta: float
@@ -47,7 +47,7 @@ class BoundsAudit:
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        return refused(self.rules)
+        return refused(self.config)
 
     @cached_property
     def not_normal(self) -> str | None:
@@ -55,7 +55,7 @@ class BoundsAudit:
 
         Under less noise, `lessened` refuses log-odds that are too far from normal.
         """
-        if reason := _never_normal(self.rules.scheme):
+        if reason := _never_normal(self.config):
             return reason
         if mixed_share(self._trial_mu, float(self._trial_mu.max())) > LARGEST_SHARE:
             return (
@@ -111,28 +111,27 @@ def headline(bounds: Mapping[str, EpsilonBound]) -> str:
     return (holding or ["clopper_pearson"])[0]
 
 
-def refused(rules: GameRules) -> dict[str, str]:
+def refused(config: Config) -> dict[str, str]:
     """Return the lower bounds that hold for no run of a configuration, with the reason of each."""
     reasons: dict[str, str] = {}
-    scheme = rules.scheme
-    never_normal = _never_normal(scheme)
+    never_normal = _never_normal(config)
     for name, estimator in LOWER_BOUNDS.items():
         if estimator.normal and never_normal:
             reasons[name] = never_normal
-    if not scheme.training.clipping:
+    if not config.training.clipping:
         reason = "the mechanism does not add noise of one scale to clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}
-    if scheme.participation.secret:
+    if config.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
     return reasons
 
 
-def _never_normal(scheme: Scheme) -> str | None:
-    if scheme.participation.secret:
+def _never_normal(config: Config) -> str | None:
+    if config.participation.secret:
         return "log-odds are not normal under sampling"
-    if scheme.federation.vantage is Vantage.RELEASED_MODEL:
+    if config.federation.vantage is Vantage.RELEASED_MODEL:
         return "the log-odds of the released model are an attack's score, which need not be normal"
-    if scheme.training.local_steps > 1:
+    if config.training.local_steps > 1:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )

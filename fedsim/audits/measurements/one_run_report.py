@@ -10,7 +10,7 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.measured import CanaryScores, OneRunResult
 from fedsim.audits.results.verdicts import Checks
-from fedsim.configuration.objects import GameRules
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD
@@ -39,7 +39,7 @@ CONTRADICTED = (
 
 
 def report(
-    game: GameRules, transcript: Arrays, releases: Releases, delta: float, confidence: float
+    game: Config, transcript: Arrays, releases: Releases, delta: float, confidence: float
 ) -> OneRunResult | None:
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
@@ -81,9 +81,7 @@ def canary_mu(releases: Releases) -> float:
     return math.sqrt(total)
 
 
-def checks(
-    audited: OneRunResult | None, game: GameRules, transcript: Arrays, delta: float
-) -> Checks:
+def checks(audited: OneRunResult | None, game: Config, transcript: Arrays, delta: float) -> Checks:
     if audited is None:
         return {}
     mine = transcript["canaries_included"][HEADLINE], transcript["canary_scores"][HEADLINE]

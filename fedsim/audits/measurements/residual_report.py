@@ -14,7 +14,7 @@ from adversaries.attacks import residuals
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.audits.results.verdicts import Checks
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
 from fedsim.game.mechanisms.vantages import suffix
@@ -46,8 +46,8 @@ ALARMS = {
 """The alarm of each test: {0} has the tests, {1} and {2} the least and most noise of a round."""
 
 
-def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals | None:
-    ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
+def report(config: Config, transcript: Arrays, confidence: float) -> Residuals | None:
+    ending = suffix(Vantage.PARTICIPANT, config.federation.vantage)
     # `run_transcript` refuses a transcript with only some of these arrays.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
         return None
@@ -68,11 +68,11 @@ def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals |
     )
     shape = None if shapes is None else residuals.shape_test(shapes, own_residuals["freedoms"])
     sampled = None
-    if scheme.training.sampling_rate < 1:
+    if config.training.sampling_rate < 1:
         sampled = residuals.sampling_test(
             transcript[f"batch_sizes{ending}"],
-            scheme.records - 1,
-            scheme.training.sampling_rate,
+            config.data.records - 1,
+            config.training.sampling_rate,
         )
     return Residuals(
         noise=NoiseTestResult(

@@ -62,7 +62,7 @@ def checks(run: AuditedRun, report: Report) -> Checks:
     parts = [
         _advantage_checks(run, report),
         _belief_checks(run, report),
-        one_run_report.checks(report.one_run, run.config.game, run.transcript, run.delta),
+        one_run_report.checks(report.one_run, run.config, run.transcript, run.delta),
         run.proven.checks(report.here.limit.epsilon),
         empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
         trade_off_report.checks(report.trade_offs, run.vantage),
@@ -127,12 +127,12 @@ def assemble(run: AuditedRun) -> Report:
 
 def _measured(run: AuditedRun) -> Report:
     config, facts, transcript = run.config, run.facts, run.transcript
-    rules, delta, confidence = config.game, run.delta, run.confidence
+    delta, confidence = run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript
     measured = empirical.measure(run)
     # A canary is one record, even where the target is a group of records.
-    one_run = one_run_report.report(rules, transcript, run.releases, delta, confidence)
-    residuals = residual_report.report(config.scheme, transcript, confidence)
+    one_run = one_run_report.report(config, transcript, run.releases, delta, confidence)
+    residuals = residual_report.report(config, transcript, confidence)
     return Report(
         config=set_up.configuration(run),
         name=config.run.name,
@@ -159,7 +159,7 @@ def _measured(run: AuditedRun) -> Report:
         mechanism=set_up.mechanism(run),
         released=run.together.released,
         bounds=_bounds(run),
-        dropouts=set_up.dropouts(config.scheme, run.noise_multiplier, run.rows),
+        dropouts=set_up.dropouts(config, run.noise_multiplier, run.rows),
         budget=_budget(run),
         prediction=run.view.prediction,
         empirical=measured,
@@ -203,7 +203,7 @@ def _bounds(run: AuditedRun) -> RunBounds:
 def _cautions(run: AuditedRun, report: Report) -> list[str]:
     config, trials = run.config, run.trials
     return [
-        *guarantee.cautions(config.game, config.run.precision),
+        *guarantee.cautions(config),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
         *set_up.cautions(config.federation, report.dropouts),
         *one_run_report.cautions(report.one_run),
@@ -222,7 +222,7 @@ def _budget(run: AuditedRun) -> Budget:
     if delta != config.privacy.delta:
         restated = config.privacy.model_copy(update={"delta": delta})
         config_then = config.model_copy(update={"privacy": restated})
-        spent = spending.curve(config_then.scheme, run.noise_multiplier, rows)
+        spent = spending.curve(config_then, run.noise_multiplier, rows)
     # The budget protects only clients with a guarantee.
     worst = np.delete(spent, sorted(spending.colluders(rows)), axis=0).max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at
@@ -238,5 +238,5 @@ def _budget(run: AuditedRun) -> Budget:
         stopped=run.rounds < config.training.rounds,
         epsilon={vantage.value: float(worst[place, -1]) for place, vantage in enumerate(vantages)},
         epsilon_by_round=mine.tolist(),
-        earlier_attempts=spending.earlier_rounds(config.scheme, rows),
+        earlier_attempts=spending.earlier_rounds(config, rows),
     )

@@ -19,7 +19,6 @@ from fedsim.audits.results.theory import Fit, Fits, PredictionResult
 from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
 from fedsim.configuration import Config
-from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import spending
 from fedsim.federation.runs.rows import LedgerRow
 from fedsim.federation.runs.run_directory import Arrays
@@ -111,8 +110,8 @@ class AuditedRun:
             arrays = seen_from(self.transcript, vantage, self.vantage)
             if not arrays:
                 continue  # a released model that is not attacked has no observations
-            predicted = prediction(config.scheme, arrays, vantage)
-            exact = at_server.is_exact(config.scheme, config.audit.mode, vantage)
+            predicted = prediction(config, arrays, vantage)
+            exact = at_server.is_exact(config, vantage)
             mechanism = self.releases.towards(vantage)
             found[vantage] = SeenFrom(vantage, arrays, mechanism, exact, predicted)
         return found
@@ -126,12 +125,12 @@ class AuditedRun:
     def releases(self) -> Releases:
         """Releases of one training."""
         target = self.facts["challenge"]["client"]
-        return spending.describe(self.config.scheme, self.noise_multiplier, self.rows, target)
+        return spending.describe(self.config, self.noise_multiplier, self.rows, target)
 
     def worst_off(self, vantage: Vantage) -> Mechanism:
         """Return the mechanism of the client that takes part in most rounds."""
-        scheme, nominal = self.config.scheme, self.noise_multiplier
-        return spending.describe(scheme, nominal, self.rows, vantage=vantage).towards(vantage)
+        config, nominal = self.config, self.noise_multiplier
+        return spending.describe(config, nominal, self.rows, vantage=vantage).towards(vantage)
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -141,10 +140,9 @@ class AuditedRun:
     def together(self) -> Guarantee:
         config, rows = self.config, self.rows
         return guarantee.of(
-            config.game,
-            config.audit,
+            config,
             self.releases,
-            spending.describe_everything(config.scheme, self.noise_multiplier, rows),
+            spending.describe_everything(config, self.noise_multiplier, rows),
             spending.trainings(rows) or self.trials,
             self.delta,
         )
@@ -168,7 +166,7 @@ class AuditedRun:
     @cached_property
     def proven(self) -> BoundsAudit:
         config = self.config
-        return BoundsAudit(config.game, self.mechanism, self.transcript, self.delta)
+        return BoundsAudit(config, self.mechanism, self.transcript, self.delta)
 
     @cached_property
     def advantage(self) -> AdvantageEstimate:
@@ -203,16 +201,16 @@ SIMULATION_SEED = 0x5EED
 NO_FITS = Fits(None, None)
 
 
-def prediction(scheme: Scheme, seen: Arrays, vantage: Vantage) -> PredictionResult:
+def prediction(config: Config, seen: Arrays, vantage: Vantage) -> PredictionResult:
     """Return what theory predicts of the trials at a vantage, from what was seen there.
 
     For the released model it is the normal law of the linearised score. For a server that sees
     sampled sums without noise it is how often the target took part.
     """
-    participation, noiseless = scheme.participation, not seen["noise_stds"].any()
+    participation, noiseless = config.participation, not seen["noise_stds"].any()
     released = vantage is Vantage.RELEASED_MODEL
     caught = noiseless and (released or participation.secret)
-    if scheme.scored_by_counts and not (released or caught):
+    if config.training.scored_by_counts and not (released or caught):
         # The law of a score is unknown in advance.
         return PredictionResult(None, None, None, "none", False, NO_FITS)
     predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"])

@@ -91,7 +91,7 @@ def _sensitivity_bound(run: AuditedRun) -> float | None:
     Clipping bounds a single step. Over a client's own steps the worlds may drift further apart.
     """
     training = run.config.training
-    if run.config.scheme.scored_by_counts:
+    if run.config.training.scored_by_counts:
         return None
     if training.local_steps > 1 or not training.clipping or run.vantage is Vantage.RELEASED_MODEL:
         return None
@@ -106,7 +106,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
     """
     config, steps = run.config, run.rounds
     q = config.participation.rate
-    if config.scheme.scored_by_counts:
+    if config.training.scored_by_counts:
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
         return None

@@ -7,9 +7,8 @@ import math
 from dataclasses import dataclass
 
 from fedsim.audits.results.theory import Budget, ReleasedTogether
-from fedsim.configuration.campaign import AuditConfig
+from fedsim.configuration import Config
 from fedsim.configuration.needs import UNBOUNDED
-from fedsim.configuration.objects import GameRules
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
@@ -91,38 +90,38 @@ INTERRUPTED = (
 )
 
 
-def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
+def dp_failings(config: Config) -> list[str]:
     """Return why a run has no guarantee, in sentences."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
-    scheme, of_records = rules.scheme, rules.scheme.privacy.unit == "record"
-    colluding = scheme.federation.colluding
+    of_records = config.privacy.unit == "record"
+    colluding = config.federation.colluding
     who = "1 client" if colluding == 1 else f"{colluding} clients"
     given = "the challenge record's gradient" if of_records else "the target client's update"
     failings = {
         f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.": (
-            not scheme.training.clipping
+            not config.training.clipping
         ),
-        LOCAL_SENSITIVITY: scheme.privacy.sensitivity == "local",
-        FITTED: rules.model.initialisation == "worst-case",
-        SEEDED: scheme.privacy.noise_source == "seed",
-        IN_THE_CLEAR: scheme.federation.summed_in_the_clear,
-        COLLUDED.format(who): colluding and not scheme.federation.trust.model.server_draws,
-        ORACLE.format(given): at_server.seat(audit.mode).reads_noise,
+        LOCAL_SENSITIVITY: config.privacy.sensitivity == "local",
+        FITTED: config.model.initialisation == "worst-case",
+        SEEDED: config.privacy.noise_source == "seed",
+        IN_THE_CLEAR: config.federation.summed_in_the_clear,
+        COLLUDED.format(who): colluding and not config.federation.trust.model.server_draws,
+        ORACLE.format(given): at_server.seat(config.audit.mode).reads_noise,
     }
     return [text for text, applies in failings.items() if applies]
 
 
-def cautions(rules: GameRules, precision: str) -> list[str]:
+def cautions(config: Config) -> list[str]:
     """Return what a reader of a run's numbers should know, in sentences."""
-    scheme = rules.scheme
-    unit, units = scheme.privacy.unit, scheme.participation.units
-    of_trust = scheme.federation.trust.model.caution
+    unit, units = config.privacy.unit, config.participation.units
+    precision = config.run.precision
+    of_trust = config.federation.trust.model.caution
     texts = {
-        LARGE_DELTA.format(scheme.privacy.delta, units, unit): scheme.privacy.delta > 1 / units,
+        LARGE_DELTA.format(config.privacy.delta, units, unit): config.privacy.delta > 1 / units,
         of_trust: of_trust,
-        LOCAL_STEPS: scheme.training.local_steps > 1,
-        RELEASED: scheme.federation.vantage is Vantage.RELEASED_MODEL,
+        LOCAL_STEPS: config.training.local_steps > 1,
+        RELEASED: config.federation.vantage is Vantage.RELEASED_MODEL,
         LOW_PRECISION.format(precision): precision != "float32" and unit == "record",
     }
     return [text for text, applies in texts.items() if applies]
@@ -165,8 +164,7 @@ class Guarantee:
 
 
 def of(
-    rules: GameRules,
-    audit: AuditConfig,
+    config: Config,
     training: Releases,
     everything: Releases | None,
     trainings: int,
@@ -174,14 +172,13 @@ def of(
     vantage: Vantage | None = None,
 ) -> Guarantee:
     """Return what a run guarantees by privacy.accountant at delta towards a vantage."""
-    scheme = rules.scheme
-    where = scheme.federation.vantage if vantage is None else vantage
-    chosen_accountant = accountant(scheme.privacy.accountant)
+    where = config.federation.vantage if vantage is None else vantage
+    chosen_accountant = accountant(config.privacy.accountant)
 
     def epsilon(described: Releases, vantage: Vantage) -> float:
         return chosen_accountant.epsilon(described.towards(vantage), delta)
 
-    failings = dp_failings(rules, audit)
+    failings = dp_failings(config)
     released: ReleasedTogether | None = None
     if everything is not None:
         epsilons = {vantage.value: epsilon(everything, vantage) for vantage in Vantage}

@@ -114,7 +114,7 @@ def _note(run: AuditedRun, vantage: Vantage, view: SeenFrom | None) -> str:
         notes = [LINEARISED] if released else []
         notes += [] if view.arrays["noise_stds"].any() else [CERTAIN]
         return "; ".join(notes)
-    if released and (reason := released_model.why_not(run.config.scheme)):
+    if released and (reason := released_model.why_not(run.config)):
         return f"not attacked: {reason}"
     attacked = vantages.measured(run.vantage, run.config.audit.vantages)
     return "" if vantage in attacked else NOT_MEASURED

@@ -13,9 +13,8 @@ from fedsim.audits.results.report import (
     Timing,
 )
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.configuration import Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.configuration.federation import FederationConfig
-from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.rows import LedgerRow
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy.mechanism import Mechanism as Accounted
@@ -23,11 +22,11 @@ from fedsim.privacy.mechanism import Mechanism as Accounted
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
 
-def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> RoundingCost | None:
-    grid = fixed_point.grid(scheme, nominal, parameters)
+def rounding(config: Config, nominal: float, parameters: int, rounds: int) -> RoundingCost | None:
+    grid = fixed_point.grid(config, nominal, parameters)
     if grid is None:
         return None
-    aggregation = scheme.federation.secure_aggregation
+    aggregation = config.federation.secure_aggregation
     return RoundingCost(
         secure_aggregation=aggregation,
         note=IN_THE_CLEAR if aggregation == "simulated" else "aggregated by Flower's SecAgg+",
@@ -40,16 +39,16 @@ def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Ro
     )
 
 
-def dropouts(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Dropouts | None:
+def dropouts(config: Config, nominal: float, rows: Sequence[LedgerRow]) -> Dropouts | None:
     """Return the rounds with missing clients, over all batches of trials; None if none may miss."""
-    federation = scheme.federation
+    federation = config.federation
     tolerated = federation.tolerated_dropouts
     if not tolerated:
         return None
     settled = [row for row in rows if row.present is not None]
     lacking = [row for row in settled if row.kind.participants != len(row.clients)]
     kinds = tuple(replace(row.kind, count=1) for row in settled) or None
-    described = privacy.describe(scheme, nominal)
+    described = privacy.describe(config, nominal)
     if kinds is not None:
         described = replace(described, rounds=tuple(dict.fromkeys(kinds)))
     multipliers = [group.noise_multiplier for group in described.towards(federation.vantage).groups]
@@ -116,7 +115,7 @@ def mechanism(run: AuditedRun) -> MechanismFacts:
         local_steps=config.training.local_steps,
         sampling_rate=config.participation.rate,
         joining_rate=config.participation.joining_rate,
-        rounding=rounding(config.scheme, nominal, run.facts["parameters"], run.rounds),
+        rounding=rounding(config, nominal, run.facts["parameters"], run.rounds),
         dp_guarantee=run.together.given,
         dp_note=run.together.note,
     )

@@ -23,7 +23,6 @@ from fedsim.common import device
 from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.configuration.federation import OWN, TOLERATED
-from fedsim.configuration.objects import Experiment, GameRules, Scheme
 from fedsim.federation.client import client_ledger, kept_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, forms, messages
@@ -74,8 +73,8 @@ class Received:
         """Return a request that is not admitted yet."""
         config, partition = configured(context), messages.partition(context)
         request = Request.from_content(message.content)
-        consent.require(context.node_config, needed(config.game, config.audit, request, partition))
-        loaded = known_to(config.experiment, partition)
+        consent.require(context.node_config, needed(config, request, partition))
+        loaded = known_to(config, partition)
         return cls(message, context, config, loaded, request)
 
     @property
@@ -118,11 +117,11 @@ class Received:
     @cached_property
     def noise_multiplier(self) -> float:
         """The noise multiplier by the run's configuration, whatever the server asks for."""
-        return privacy.noise_multiplier(self.config.scheme) if self.agreed is None else self.agreed
+        return privacy.noise_multiplier(self.config) if self.agreed is None else self.agreed
 
     @property
     def alone(self) -> bool:
-        return read_alone(self.config.scheme, self.context.node_config)
+        return read_alone(self.config, self.context.node_config)
 
     def array(self, name: str) -> Tensor:
         """Return the only array of a record, on the federation's device."""
@@ -165,12 +164,12 @@ def admitted(message: Message, context: Context) -> Received:
     return received
 
 
-def known_to(experiment: Experiment, partition: int) -> Federation:
+def known_to(config: Config, partition: int) -> Federation:
     """Return the data as this client knows them; a RefusedError says nothing about them."""
-    if experiment.data.name != OWN or experiment.run.job != "training":
-        return federation.load(experiment)
+    if config.data.name != OWN or config.run.job != "training":
+        return federation.load(config)
     try:
-        return federation.load(experiment, partition)
+        return federation.load(config, partition)
     except InputError as error:
         LOG.error("this client's records: %s", error)
         raise RefusedError(
@@ -225,37 +224,37 @@ def _check_schema(path: str, public_schema: str) -> None:
         raise RefusedError(f"data.public-schema differs from this client's own copy: {change}")
 
 
-def needed(game: GameRules, audit: AuditConfig, request: Request, partition: int) -> dict[str, str]:
+def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
     """Return, for each kind of consent that a request needs, the setting or role that needs it."""
-    needs, scheme, role = {}, game.scheme, request.role
-    if scheme.federation.trust.model.server_draws:
-        needs[consent.CENTRAL] = f"federation.trust is '{scheme.federation.trust}'"
+    needs, role = {}, request.role
+    if config.federation.trust.model.server_draws:
+        needs[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
     if role == Role.TARGET_CLIENT:
         needs[consent.CHALLENGE] = "one of this client's records is the target"
-        if game.challenge.kind != "record":
-            needs[consent.CANARIES] = f"challenge.kind is '{game.challenge.kind}'"
+        if config.challenge.kind != "record":
+            needs[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if role == Role.ADVERSARY:
         needs[consent.ADVERSARY] = "the server asks this node to be the adversary"
-    if game.canaries.count:
+    if config.canaries.count:
         from fedsim.game import one_run  # noqa: PLC0415  (canaries only)
 
-        if partition in one_run.hosts(game):
+        if partition in one_run.hosts(config):
             needs[consent.CANARIES] = "canaries are planted among this client's records"
-    measured = vantages.measured(scheme.federation.vantage, audit.vantages)
+    measured = vantages.measured(config.federation.vantage, config.audit.vantages)
     seen = [vantage.value for vantage in measured if vantage is not Vantage.SERVER]
     bare = {
-        f"audit.mode is '{audit.mode}'": reads_noise(audit.mode),
+        f"audit.mode is '{config.audit.mode}'": reads_noise(config.audit.mode),
         "the server asks this node to disclose its noise to the adversary": role == Role.COLLUDER,
     }
     unprotected = {
         "training.clipping is false, so nothing bounds what a record adds": (
-            not scheme.training.clipping
+            not config.training.clipping
         ),
         "privacy.noise-source is 'seed', so the server knows the noise": (
-            scheme.privacy.noise_source == "seed"
+            config.privacy.noise_source == "seed"
         ),
         "privacy.sensitivity is 'local', and the server decides its size": (
-            scheme.privacy.sensitivity == "local"
+            config.privacy.sensitivity == "local"
         ),
         f"the run measures the belief at the vantage point {''.join(seen[:1])}: this node computes "
         "it from another client's record and hands it over without noise": (
@@ -280,13 +279,13 @@ def reads_noise(mode: str) -> bool:
 
 def enter(received: Received) -> None:
     """Enter the answer to a request in the client's own ledger, as `client_ledger.enter` does."""
-    terms, scheme = received.terms, received.config.scheme
+    terms, config = received.terms, received.config
     if terms is None:
         return
     answer, planned = received.entry(received.noise_multiplier), None
     if received.protecting:
         trials = received.request.trials
-        steps = released(scheme, answer.noise_multiplier, trials, received.alone)
+        steps = released(config, answer.noise_multiplier, trials, received.alone)
         answer = replace(answer, charged=steps)
         if received.agreed is None:
             planned = _planned(received, terms, answer)
@@ -324,17 +323,17 @@ def check_plan(received: Received) -> None:
 
 def _planned(received: Received, terms: Terms, answer: AnsweredMessage) -> AnsweredMessage:
     """Return the plan of a run from a request on, up to privacy.stop-at, as a ledger's entry."""
-    scheme, request, noise = received.config.scheme, received.request, answer.noise_multiplier
-    trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
-    if scheme.privacy.stop_at:
+    config, request, noise = received.config, received.request, answer.noise_multiplier
+    trials, rounds = config.trials.count - request.first_trial, config.training.rounds
+    if config.privacy.stop_at:
         from fedsim.federation.runs.budget import Ahead  # noqa: PLC0415
         from fedsim.federation.runs.rows import planned_kind  # noqa: PLC0415  (stop-at only)
 
-        kind = planned_kind(scheme.training, scheme.participation, noise)
+        kind = planned_kind(config.training, config.participation, noise)
         earlier = Counter({kind: client_ledger.attempted(terms, answer.experiment)})
-        rounds = Ahead(scheme, trials, [(earlier, [kind] * rounds)]).affordable(rounds)
+        rounds = Ahead(config, trials, [(earlier, [kind] * rounds)]).affordable(rounds)
     left = max(rounds * trials - (request.round - 1) * request.trials, request.trials)
-    return replace(answer, charged=released(scheme, noise, left, received.alone))
+    return replace(answer, charged=released(config, noise, left, received.alone))
 
 
 def keep_model(received: Received, model: Tensor) -> None:
@@ -350,12 +349,12 @@ def keep_model(received: Received, model: Tensor) -> None:
         LOG.warning("the client's report will lack round %d: %s", round, error)
 
 
-def read_alone(scheme: Scheme, node_config: Mapping[str, Scalar]) -> bool:
+def read_alone(config: Config, node_config: Mapping[str, Scalar]) -> bool:
     """Return whether a hostile server may read a client's message under its own share of noise.
 
     Secure aggregation prevents it where the client knows the other clients' node keys.
     """
-    federation = scheme.federation
+    federation = config.federation
     if not federation.trust.model.summed_securely:
         return False
     from fedsim.federation.protocol import signed_keys  # noqa: PLC0415  (secure sums only)
@@ -363,16 +362,16 @@ def read_alone(scheme: Scheme, node_config: Mapping[str, Scalar]) -> bool:
     return federation.summed_in_the_clear or not signed_keys.knows_peers(node_config)
 
 
-def released(scheme: Scheme, noise_multiplier: float, trials: int, alone: bool = False) -> Steps:
+def released(config: Config, noise_multiplier: float, trials: int, alone: bool = False) -> Steps:
     """Return the release of one round towards the party that learns most about a record.
 
     The owner's limit is for any one record, also where the noise is scaled to a whole client.
 
     alone: from `read_alone`.
     """
-    unit, neighbouring = scheme.privacy.unit, scheme.privacy.neighbouring
+    unit, neighbouring = config.privacy.unit, config.privacy.neighbouring
     noise_multiplier /= changes_of_record(unit, neighbouring)
-    plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
+    plan, federation = privacy.describe(config, noise_multiplier), config.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
     trusted = {Vantage.SERVER} if federation.trust.model.server_draws else set()
     seen = [
@@ -382,7 +381,7 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int, alone: bool =
         for steps in plan.towards(vantage).groups
     ]
     if alone:
-        clients = scheme.participation.expected_clients
+        clients = config.participation.expected_clients
         own = aggregate_noise_multiplier(noise_multiplier, federation.trust, clients, 1)
         seen.append(replace(seen[0], noise_multiplier=own))
     return min(seen, key=lambda steps: steps.noise_multiplier)
@@ -480,7 +479,7 @@ def _check_rounding(received: Received, terms: Terms) -> None:
     from fedsim.game.mechanisms import fixed_point  # noqa: PLC0415  (integers only)
 
     config, size = received.config, models.size(received.loaded.model)
-    grid = fixed_point.agreed(config.scheme, received.noise_multiplier, size)
+    grid = fixed_point.agreed(config, received.noise_multiplier, size)
     steps = config.training.rounds * config.trials.count
     try:
         fixed_point.check_rounding(grid, steps, terms.delta_limit, terms.epsilon_limit)

@@ -42,7 +42,7 @@ def follow(
             node_machine.remember(received.context, AWAITING, arrays)
         else:
             of_round = KnownRound(
-                received.config.game,
+                received.config,
                 received.loaded,
                 received.request.game,
                 parameters,
@@ -61,9 +61,9 @@ def conclude(received: Received) -> None:
         _remember(context, replace(memory, past=None), request.round)
     if Vantage.RELEASED_MODEL in vantages.measured(
         config.federation.vantage, config.audit.vantages
-    ) and not released_model.why_not(config.scheme):
+    ) and not released_model.why_not(config):
         game = request.game.at(request.round - 1)
-        step = released_model.attack(config.game, loaded, game, received.model)
+        step = released_model.attack(config, loaded, game, received.model)
         arrays = {name.replace("_", "-"): array for name, array in step.items()}
         node_machine.remember(context, RELEASED, arrays)
     if not consent.protects(context.node_config):
@@ -99,7 +99,7 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     model = received.model
     losses = bool(membership_attacks.chosen(config.audit.attacks))
     attack = participant.infer_membership(loaded, _target(received), model, losses=losses)
-    scores = released_model.poison_scores(config.game, loaded, trials, model)
+    scores = released_model.poison_scores(config, loaded, trials, model)
     if scores is not None:
         attack[POISON_SCORES] = scores
     return attack
@@ -155,7 +155,7 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
         Vantage.PARTICIPANT, clients, before.target_client, own, {int(name) for name in disclosed}
     )
     model = torch.tensor(awaiting["model"]).to(loaded.device)
-    of_round = KnownRound.drawn(config.game, loaded, before.game, model)
+    of_round = KnownRound.drawn(config, loaded, before.game, model)
     return participant.expect(
         memory,
         of_round,

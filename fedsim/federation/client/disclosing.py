@@ -45,7 +45,7 @@ def _measurement(
         (measured["noise"],) = noises
     if request.role != Role.TARGET_CLIENT:
         return measured
-    known = KnownRound(config.game, received.loaded, request.game, parameters)
+    known = KnownRound(config, received.loaded, request.game, parameters)
     present, absent = challenge_contributions(known)
     measured["present"] = present
     if config.privacy.neighbouring is Neighbouring.REPLACE:

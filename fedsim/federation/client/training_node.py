@@ -50,10 +50,10 @@ def data_digest(message: Message, context: Context) -> Message:
         config = received.config
     else:
         config = admission.configured(context)
-        admission.known_to(config.experiment, partition)
+        admission.known_to(config, partition)
     # Clients with their own records have only the schema in common.
     records = config.data.name == OWN or not consent.protects(context.node_config)
-    digest = federation.digest(config.experiment, partition, records)
+    digest = federation.digest(config, partition, records)
     answer = messages.reply(message, partition)
     answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return answer
@@ -95,7 +95,7 @@ def train(message: Message, context: Context) -> Message:
         content = kept_answer.answered(received, messages.REPLY, enter, answer)
     else:
         sent = torch.zeros_like(parameters, dtype=torch.float64)
-        coins = coins_of(received.config.game, received.loaded, request.game)
+        coins = coins_of(received.config, received.loaded, request.game)
         _follow(received, parameters, sent, coins)
     seconds = _seconds(received, start)
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
@@ -106,13 +106,13 @@ def _computing(
 ) -> Callable[[], dict[str, ArrayRecord]]:
     """Return the function that computes an answer. Whatever can be refused is refused here."""
     config, request = received.config, received.request
-    coins = coins_of(config.game, received.loaded, request.game)
+    coins = coins_of(config, received.loaded, request.game)
     disclosing = admission.reads_noise(config.audit.mode) or request.role == Role.COLLUDER
     grid = None
     if config.federation.trust.model.summed_securely:
         from fedsim.game.mechanisms import fixed_point  # noqa: PLC0415  (integers only)
 
-        grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
+        grid = fixed_point.grid(config, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
 
     def own_noise(step: int) -> torch.Tensor:
@@ -124,7 +124,7 @@ def _computing(
     contributed = _contribution(received, coins, grid)
     # One step without noise under central trust; else one or more noisy steps.
     drawing = None if config.federation.trust.model.server_draws else own_noise
-    size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
+    size, steps = local_step_size(config, request.round), config.training.local_steps
     bounded = received.loaded.clipper.exact and config.training.clipping
 
     def answer() -> dict[str, ArrayRecord]:
@@ -246,8 +246,7 @@ def _contribution(
     planted = _planted(received)
 
     def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
-        rules = received.config.game
-        own = coins if step == 1 else coins_of(rules, loaded, game, step)
+        own = coins if step == 1 else coins_of(received.config, loaded, game, step)
         known_round = _known_round(received, model, own)
         total = contribution(known_round, partition, worlds)
         if planted is not None:
@@ -263,7 +262,7 @@ def _known_round(
     received: Received, model: torch.Tensor, coins: torch.Tensor | None = None
 ) -> KnownRound:
     game = received.request.game
-    return KnownRound(received.config.game, received.loaded, game, model, coins)
+    return KnownRound(received.config, received.loaded, game, model, coins)
 
 
 def _planted(received: Received) -> "Canaries | None":
@@ -293,7 +292,7 @@ def _planted(received: Received) -> "Canaries | None":
 
 def _noise_std(received: Received, grid: "FixedPoint | None") -> torch.Tensor:
     """Return the standard deviation [T] of this client's noise; on a grid, of its share."""
-    scheme, request = received.config.scheme, received.request
+    scheme, request = received.config, received.request
     if grid is not None:
         std = grid.share_std
     else:

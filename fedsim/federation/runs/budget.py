@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adversaries.errors import InputError
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.rows import Account, kept, planned_kind
@@ -21,7 +21,7 @@ Course = Sequence[Rounds | None]
 class Ahead:
     """Trainings still to run, beside what each client has spent."""
 
-    scheme: Scheme
+    config: Config
     trainings: int
     clients: Sequence[tuple[Counts, Course]]
 
@@ -37,15 +37,15 @@ class Ahead:
 
     def epsilon(self, rounds: int) -> float:
         """Return the final epsilon of the worst client, at the configured vantage."""
-        vantage = self.scheme.federation.vantage
-        return max(epsilon_of(self.scheme, counts, vantage) for counts in self.after(rounds))
+        vantage = self.config.federation.vantage
+        return max(epsilon_of(self.config, counts, vantage) for counts in self.after(rounds))
 
     def affordable(self, most: int) -> int:
         """Return the number of rounds that keep epsilon within privacy.stop-at."""
-        limit = self.scheme.privacy.stop_at
+        limit = self.config.privacy.stop_at
 
         def affords(rounds: int) -> bool:
-            return all(within(self.scheme, counts, limit) for counts in self.after(rounds))
+            return all(within(self.config, counts, limit) for counts in self.after(rounds))
 
         if affords(most):
             return most
@@ -56,9 +56,9 @@ class Ahead:
         return low
 
 
-def courses(scheme: Scheme, nominal: float, rounds: int, done: int = 0) -> list[Course]:
+def courses(config: Config, nominal: float, rounds: int, done: int = 0) -> list[Course]:
     """Return the planned rounds after the first `done`; equal accounts have the same object."""
-    training, participation = scheme.training, scheme.participation
+    training, participation = config.training, config.participation
     accounts, numbers = participation.accounts, range(done + 1, rounds + 1)
     if not participation.varying:
         return [[planned_kind(training, participation, nominal)] * len(numbers)] * len(accounts)
@@ -79,7 +79,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     its configured cost without privacy.stop-at, or if the ledger is damaged or of another source of
     noise.
     """
-    config, directory, scheme = campaign.config, campaign.directory, campaign.config.scheme
+    config, directory = campaign.config, campaign.directory
     rows = [] if directory is None else ledger.verified(directory)
     if config.run.job == "training":
         rows = kept(rows, done, nominal)
@@ -89,34 +89,34 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     rounds = fixed or config.training.rounds
     if not left:
         return rounds
-    ahead = courses(scheme, nominal, rounds, done)
-    if adds_up(scheme.privacy.noise_source):
+    ahead = courses(config, nominal, rounds, done)
+    if adds_up(config.privacy.noise_source):
         account, trainings = Account(rows, all_trials=True), sum(map(len, left))
     else:
         account, trainings = Account(), 1  # a new attempt repeats what earlier ones released
-    spent = [account.spent(client) for client in scheme.participation.accounts]
-    work = Ahead(scheme, trainings, list(zip(spent, ahead, strict=True)))
+    spent = [account.spent(client) for client in config.participation.accounts]
+    work = Ahead(config, trainings, list(zip(spent, ahead, strict=True)))
     if config.privacy.stop_at:
         most = done + work.affordable(rounds - done)
         if most == 0 or (fixed is not None and most < fixed):
             raise InputError(_too_dear(work, nominal, fixed or 1))
         return most
-    if directory and adds_up(scheme.privacy.noise_source):
+    if directory and adds_up(config.privacy.noise_source):
         _check_planned(work, nominal, rounds - done)
     return rounds
 
 
 def _check_planned(ahead: Ahead, nominal: float, rounds: int) -> None:
     """Raise InputError if a run would cost more than its configuration plans."""
-    scheme, vantage = ahead.scheme, ahead.scheme.federation.vantage
-    kind = planned_kind(scheme.training, scheme.participation, nominal)
-    whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
-    target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(rounds)
+    config, vantage = ahead.config, ahead.config.federation.vantage
+    kind = planned_kind(config.training, config.participation, nominal)
+    whole = times(Counter({kind: config.training.rounds}), config.trials.count)
+    target, final = epsilon_of(config, whole, vantage), ahead.epsilon(rounds)
     if final > target * (1 + 1e-9):
         enough = f"{math.ceil(final * 1000) / 1000:g}"
         raise InputError(
             "the releases of interrupted attempts stay spent. In the end this run will have "
-            f"released epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the "
+            f"released epsilon {final:.4g} at delta {config.privacy.delta:g} towards the "
             f"{vantage.value}, while its configuration plans {target:.4g}. To continue anyway, set "
             f"privacy.stop-at: add privacy.stop-at={enough} to the command that began the "
             f"run, or write stop-at = {enough} under [privacy] in its config.toml"
@@ -125,7 +125,7 @@ def _check_planned(ahead: Ahead, nominal: float, rounds: int) -> None:
 
 def _too_dear(ahead: Ahead, nominal: float, needed: int) -> str:
     """Return a message with the spent epsilon, the least cost to continue, and the remedy."""
-    privacy, vantage = ahead.scheme.privacy, ahead.scheme.federation.vantage
+    privacy, vantage = ahead.config.privacy, ahead.config.federation.vantage
     before, after = ahead.epsilon(0), ahead.epsilon(needed)
     rounds = "one round" if needed == 1 else f"{needed} rounds (as in the finished trials)"
     trials = f" of each of the {ahead.trainings} trials to come" * (ahead.trainings > 1)

@@ -13,7 +13,7 @@ from adversaries.errors import InputError
 from fedsim.common import journal
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.rows import Account, LedgerRow, by_batch, kept, planned_kind
@@ -37,11 +37,11 @@ class Ledger:
     """The ledger of a running experiment. Raises InputError if the file is damaged."""
 
     def __init__(
-        self, scheme: Scheme, directory: RunDirectory, colluders: Iterable[int] = ()
+        self, config: Config, directory: RunDirectory, colluders: Iterable[int] = ()
     ) -> None:
-        self.scheme = scheme
+        self.config = config
         # Under central trust, colluders have no noise to disclose.
-        silent = scheme.federation.trust.model.server_draws
+        silent = config.federation.trust.model.server_draws
         self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
@@ -96,31 +96,31 @@ class Attempt:
     def __init__(
         self, ledger: Ledger, trials: range, rounds: range, noise_multiplier: float, number: int
     ) -> None:
-        self._ledger, self._scheme = ledger, ledger.scheme
-        scheme, own = ledger.scheme, ledger.batches[trials.start]
-        guaranteed = adds_up(scheme.privacy.noise_source)
+        self._ledger, self._config = ledger, ledger.config
+        config, own = ledger.config, ledger.batches[trials.start]
+        guaranteed = adds_up(config.privacy.noise_source)
         self._limited = ledger.everything if guaranteed else own
-        self._provisional = scheme.federation.tolerated_dropouts > 0
+        self._provisional = config.federation.tolerated_dropouts > 0
         self._template = LedgerRow(
             trials.start,
             len(trials),
             number,
             0,
-            planned_kind(scheme.training, scheme.participation, noise_multiplier),
+            planned_kind(config.training, config.participation, noise_multiplier),
             (),
-            scheme.privacy.noise_source,
+            config.privacy.noise_source,
             colluders=ledger.colluders,
         )
-        accounts = scheme.participation.accounts
+        accounts = config.participation.accounts
         self._honest = [client for client in accounts if client not in ledger.colluders]
         earlier = (own.most, ledger.everything.most) if guaranteed else (0, 0)
         self.before = (*earlier, rounds.start)
-        planned = (self._asked(each, scheme.participation.charged(each)) for each in rounds)
+        planned = (self._asked(each, config.participation.charged(each)) for each in rounds)
         final = Account([*self._limited.rows.values(), *planned], all_trials=guaranteed)
         self._total = {client: final.spent(client) for client in self._honest}
         self._known: dict[tuple[frozenset[object], frozenset[object]], float] = {}
         spent = (self._limited.spent(client) for client in self._honest)
-        self.epsilon = max(epsilon_of(scheme, each, scheme.federation.vantage) for each in spent)
+        self.epsilon = max(epsilon_of(config, each, config.federation.vantage) for each in spent)
 
     def charge(self, round: int, clients: Iterable[int]) -> None:
         """Enter a round before it leaves. Raises BudgetExceededError, with nothing entered."""
@@ -133,12 +133,12 @@ class Attempt:
         answered = tuple(sorted(present))
         # A round without clients releases nothing, but a row needs a share.
         row = self._row(
-            round, self._scheme.participation.charged(round), shares=max(1, len(answered))
+            round, self._config.participation.charged(round), shares=max(1, len(answered))
         )
         self._enter(replace(row, present=answered))
 
     def _asked(self, round: int, clients: tuple[int, ...]) -> LedgerRow:
-        participation = self._scheme.participation
+        participation = self._config.participation
         every = not self._provisional and participation.complete
         return self._row(round, clients, len(clients) if every else participation.shares(round))
 
@@ -158,19 +158,19 @@ class Attempt:
     def _running(self, counts: Counts, total: Counts) -> float:
         history = frozenset(counts.items()), frozenset(total.items())
         if history not in self._known:
-            vantage = self._scheme.federation.vantage
-            self._known[history] = running_epsilon(self._scheme, counts, total, vantage)
+            vantage = self._config.federation.vantage
+            self._known[history] = running_epsilon(self._config, counts, total, vantage)
         return self._known[history]
 
     def _check(self, row: LedgerRow, client: int, counts: Counts, epsilon: float) -> None:
-        scheme, limit = self._scheme, self._scheme.privacy.stop_at or math.inf
+        config, limit = self._config, self._config.privacy.stop_at or math.inf
         # A rounded value may exceed a budget that the exact value keeps.
-        if epsilon > limit and not within(scheme, counts, limit):
-            vantage = scheme.federation.vantage
-            reached = epsilon_of(scheme, counts, vantage)
+        if epsilon > limit and not within(config, counts, limit):
+            vantage = config.federation.vantage
+            reached = epsilon_of(config, counts, vantage)
             raise BudgetExceededError(
                 f"round {row.round} would bring client {client} to epsilon {reached:.4g} at "
-                f"delta {scheme.privacy.delta:g} towards the {vantage.value}, above "
+                f"delta {config.privacy.delta:g} towards the {vantage.value}, above "
                 f"privacy.stop-at = {limit:g}; the earlier rounds stay released"
             )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.budget import Course, courses
 from fedsim.federation.runs.rows import Account, LedgerRow, by_batch
@@ -31,7 +31,7 @@ HELPED = (Vantage.SERVER, Vantage.PARTICIPANT)
 
 
 def describe(
-    scheme: Scheme,
+    config: Config,
     nominal: float,
     rows: Sequence[LedgerRow],
     client: int | None = None,
@@ -43,31 +43,31 @@ def describe(
     client, vantage: None: the worst, the configured one.
     """
     if not rows:
-        return privacy.describe(scheme, nominal, vantage)
-    _, counts = _worst(scheme, rows, by_batch(rows), client, vantage)
-    return described(scheme, counts)
+        return privacy.describe(config, nominal, vantage)
+    _, counts = _worst(config, rows, by_batch(rows), client, vantage)
+    return described(config, counts)
 
 
 def describe_everything(
-    scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]
+    config: Config, nominal: float, rows: Sequence[LedgerRow]
 ) -> Releases | None:
     """Return the releases of all trainings for the worst client; None: there is no guarantee."""
-    if not adds_up(scheme.privacy.noise_source):
+    if not adds_up(config.privacy.noise_source):
         return None
     if not rows:
-        return privacy.describe(scheme, nominal).repeated(scheme.trial_count)
-    _, counts = _worst(scheme, rows, {0: Account(rows, all_trials=True)})
-    return described(scheme, counts)
+        return privacy.describe(config, nominal).repeated(config.trials.count)
+    _, counts = _worst(config, rows, {0: Account(rows, all_trials=True)})
+    return described(config, counts)
 
 
 def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
     """Return the releases of one training of a run, and of all its trainings together."""
     config, rows = directory.config, ledger.verified(directory)
-    nominal = 0.0 if rows else privacy.noise_multiplier(config.scheme)  # rows have their own
-    return describe(config.scheme, nominal, rows), describe_everything(config.scheme, nominal, rows)
+    nominal = 0.0 if rows else privacy.noise_multiplier(config)  # rows have their own
+    return describe(config, nominal, rows), describe_everything(config, nominal, rows)
 
 
-def curve(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Floats:
+def curve(config: Config, nominal: float, rows: Sequence[LedgerRow]) -> Floats:
     """Return epsilon after every round of one trial.
 
     It is for the worst batch and its last attempt; releases of earlier attempts are spent before
@@ -76,18 +76,18 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Floats:
     Returns: float64 [accounts, vantages, k], with one account for each client, or one for all that
     are sampled, and vantages in the order of `Vantage`. Infinite without noise.
     """
-    accounts = scheme.participation.accounts
+    accounts = config.participation.accounts
     if rows:
-        ahead, earlier = _last_attempt(scheme, rows)
+        ahead, earlier = _last_attempt(config, rows)
     else:
-        ahead, earlier = courses(scheme, nominal, scheme.training.rounds), {}
+        ahead, earlier = courses(config, nominal, config.training.rounds), {}
     histories: dict[Any, list[list[float]]] = {}
     curves = []
     for client, course in zip(accounts, ahead, strict=True):
         before = earlier.get(client, Counter())
         history = frozenset(before.items()), tuple(course)
         if history not in histories:
-            histories[history] = _history(scheme, before, course)
+            histories[history] = _history(config, before, course)
         curves.append(histories[history])
     spent = np.array(curves, dtype=np.float64)
     for vantage in HELPED:
@@ -105,13 +105,13 @@ def colluders(rows: Iterable[LedgerRow]) -> frozenset[int]:
     return frozenset(client for row in rows for client in row.colluders)
 
 
-def earlier_rounds(scheme: Scheme, rows: Sequence[LedgerRow]) -> int:
+def earlier_rounds(config: Config, rows: Sequence[LedgerRow]) -> int:
     """Return the number of rounds of interrupted attempts that count beside the last attempt."""
-    earlier = _last_attempt(scheme, rows)[1] if rows else {}
+    earlier = _last_attempt(config, rows)[1] if rows else {}
     return max((counts.total() for counts in earlier.values()), default=0)
 
 
-def _history(scheme: Scheme, before: Counts, kinds: Course) -> list[list[float]]:
+def _history(config: Config, before: Counts, kinds: Course) -> list[list[float]]:
     """Return one client's epsilon by vantage and round; kind None: a round without the client."""
     counts = Counter(before)
     total = counts + Counter(kind for kind in kinds if kind is not None)
@@ -119,39 +119,39 @@ def _history(scheme: Scheme, before: Counts, kinds: Course) -> list[list[float]]
     for kind in kinds:
         if kind is not None:
             counts[kind] += 1
-        values.append(list(at_vantages(scheme, counts, total).values()))
+        values.append(list(at_vantages(config, counts, total).values()))
     return [list(row) for row in zip(*values, strict=True)]
 
 
 def _worst(
-    scheme: Scheme,
+    config: Config,
     rows: Sequence[LedgerRow],
     accounts: dict[int, Account],
     client: int | None = None,
     vantage: Vantage | None = None,
 ) -> tuple[int, Counts]:
     """Return the key of the account with the largest epsilon, and its client's rounds."""
-    honest = sorted(set(scheme.participation.accounts) - colluders(rows))
-    clients = honest if client is None else [scheme.participation.account_of(client)]
-    seen_by = vantage or scheme.federation.vantage
+    honest = sorted(set(config.participation.accounts) - colluders(rows))
+    clients = honest if client is None else [config.participation.account_of(client)]
+    seen_by = vantage or config.federation.vantage
     spent = [(key, account.spent(each)) for key, account in accounts.items() for each in clients]
 
     def badness(candidate: tuple[int, Counts]) -> tuple[float, int]:
-        return epsilon_of(scheme, candidate[1], seen_by), candidate[1].total()
+        return epsilon_of(config, candidate[1], seen_by), candidate[1].total()
 
     return max(spent, key=badness)
 
 
 def _last_attempt(
-    scheme: Scheme, rows: Sequence[LedgerRow]
+    config: Config, rows: Sequence[LedgerRow]
 ) -> tuple[list[Course], dict[int, Counts]]:
     """Return each account's last rounds in the worst batch, and its rounds before them."""
     accounts = by_batch(rows)
-    batch, _ = _worst(scheme, rows, accounts)
+    batch, _ = _worst(config, rows, accounts)
     counted, last = accounts[batch].rows.values(), accounts[batch].attempts
     before = Account(row for row in counted if row.attempt < last)
     own = [row for row in counted if row.attempt == last]
-    clients = scheme.participation.accounts
+    clients = config.participation.accounts
     lasts: list[Course] = [
         [row.kind if who in row.clients else None for row in own] for who in clients
     ]

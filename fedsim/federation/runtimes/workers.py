@@ -45,9 +45,8 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import device, installation
 from fedsim.common.strict_json import strict_json
-from fedsim.configuration import Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.configuration.campaign import RunConfig
-from fedsim.configuration.objects import Experiment
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.experiment import Campaign
@@ -303,11 +302,11 @@ class Done:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
-def program(experiment: Experiment) -> dict[str, str]:
+def program(config: Config) -> dict[str, str]:
     """Return what determines the bits of a result beside the configuration, by what it is."""
-    digest, where = hashlib.sha256(), federation.load(experiment).device
-    for client in range(experiment.game.scheme.federation.clients):
-        digest.update(federation.digest(experiment, client).encode())
+    digest, where = hashlib.sha256(), federation.load(config).device
+    for client in range(config.federation.clients):
+        digest.update(federation.digest(config, client).encode())
     # A CPU's instructions decide its kernels, and so the order of sums.
     kind = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
     if where.type == "cuda":
@@ -321,9 +320,9 @@ def program(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def check_program(experiment: Experiment, expected: dict[str, str]) -> None:
+def check_program(config: Config, expected: dict[str, str]) -> None:
     """Raise InputError, with this worker's name, unless this is the expected program."""
-    for what, own in program(experiment).items():
+    for what, own in program(config).items():
         if own != expected.get(what):
             raise InputError(
                 f"worker {socket.gethostname()}:{os.getpid()} has {what} {own}, but the "
@@ -362,7 +361,7 @@ def train_elsewhere(
     """
     config, waiting = campaign.plan.config, iter(left)
     run_config = to_run_config(config) | pool.settings(config.run)
-    here = program(config.experiment)
+    here = program(config)
     away: dict[Future[Done], tuple[range, list[float]]] = {}
     with pool.in_one_line(campaign.directory.resumed_by):
         while True:

@@ -232,11 +232,11 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
         return np.full(noise_std.shape, np.inf)
     parts = 1
     if config.privacy.unit == "record":
-        loaded = federation.load(config.experiment)
+        loaded = federation.load(config)
         parts += len(loaded.owned_by(partition)) if len(loaded.client_of) else config.data.records
         parts += partition == batch.challenge.client
     if config.canaries.count:
-        parts += int((one_run.hosts(config.game) == partition).sum())
+        parts += int((one_run.hosts(config) == partition).sum())
     # Triangle inequality: a sum is at most as long as its clipped gradients together.
     clean = training.local_steps * parts * training.clipping_norm * LENIENT
     trust = config.federation.trust.model

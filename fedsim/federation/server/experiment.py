@@ -87,7 +87,7 @@ def carry_out(
 ) -> None:
     """Train the unfinished batches, and log the interim results in the order of the trials."""
     config, chosen = plan.config, plan.challenge()
-    book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
+    book = Ledger(config, directory, challenge.colluders(config.federation, chosen))
     left = [each for each in plan.batches if not directory.has(directory.batch_file(each.start))]
     first = None
     if left:
@@ -146,7 +146,7 @@ def train(training: Training, loaded: Federation) -> Arrays:
     """Train one batch of trials; return its findings and the utility of its evaluated trials."""
     batch, attempt = training.batch, training.attempt
     config, trials = batch.plan.config, batch.trials
-    theta = federation.initial_parameters(config.game, loaded, trials)
+    theta = federation.initial_parameters(config, loaded, trials)
     held_out, task = loaded.held_out(), tasks.task_of(loaded.model)
     mean = partial(task.mean, loaded.model, features=held_out[0])
     evaluated = config.audit.evaluated(trials)

@@ -38,7 +38,7 @@ class TrainingNoise:
         # Only under local trust does a single message have noise that can be judged.
         alone = not (trust.server_draws or trust.summed_securely)
         self._own = alone and trust.noise_share(clients, 1) >= 1
-        self._scheme, self._nominal = config.scheme, plan.noise_multiplier
+        self._scheme, self._nominal = config, plan.noise_multiplier
         seen = watchable(config.privacy, config.training, config.trials.count)
         self._watch = NoiseWatch(clients if self._own else 0) if seen else None
 
@@ -70,9 +70,9 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     """
     config, state, once = plan.config, checkpoint.read_checkpoint(directory), range(1)
     if state is None:
-        state = State(0, federation.initial_parameters(config.game, loaded, once).numpy())
+        state = State(0, federation.initial_parameters(config, loaded, once).numpy())
     done, nominal = state.round, plan.noise_multiplier
-    book = Ledger(config.scheme, directory)
+    book = Ledger(config, directory)
     first = Request(done + 1, 0, 1, nominal) if done < plan.rounds else None
     clients, nodes = connected(grid, config.federation, plan.digest, directory, first)
     worlds = challenge.worlds(config.run.seed, 1)

@@ -82,7 +82,7 @@ class BatchObservations:
             target.replacement,
         )
         seen = Seen(
-            config.experiment,
+            config,
             game,
             received.participants,
             unknown_noise,
@@ -108,10 +108,10 @@ class BatchObservations:
     def _scores(self, round: Round, after: State) -> Array:
         """Return every canary's score in the released sum, which every recipient can compute."""
         assert after.release is not None
-        loaded = federation.load(self._config.experiment)
+        loaded = federation.load(self._config)
         sent = (round.model, after.release.aggregate)
         placed = (torch.tensor(each).to(loaded.device) for each in sent)
-        scores: Array = one_run.scores(self._config.game, loaded, *placed).cpu().numpy()
+        scores: Array = one_run.scores(self._config, loaded, *placed).cpu().numpy()
         return scores
 
 

@@ -12,7 +12,6 @@ from fedsim.common import device, report_directory
 from fedsim.common.memory import readable
 from fedsim.configuration import Config
 from fedsim.configuration.campaign import RunConfig
-from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import budget, run_directory
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -49,7 +48,7 @@ class Plan:
     def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
         """Return the target and the adversary, which are searched for once in a process."""
         config, rounds = self.config, self.config.training.rounds
-        chosen = challenge.choose(config.experiment, searched)
+        chosen = challenge.choose(config, searched)
         joining = map(config.participation.participants, range(1, rounds + 1))
         if chosen is not challenge.NOBODY and not any(chosen.client in each for each in joining):
             raise InputError(
@@ -65,7 +64,7 @@ class Plan:
         Raises InputError if one example does not fit.
         """
         config = self.config
-        loaded = federation.load(config.experiment)
+        loaded = federation.load(config)
         if not len(loaded.client_of):  # clients have their own records, and the server has none
             return loaded
         sampled = config.training.sampling_rate < 1
@@ -74,7 +73,7 @@ class Plan:
 
     def digest(self, client: int, records: bool) -> str:
         """Return the digest of a client's data, as `federation.digest` does."""
-        return federation.digest(self.config.experiment, client, records)
+        return federation.digest(self.config, client, records)
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
         """Search for the target, and return the run directory, which is created if missing."""
@@ -110,11 +109,11 @@ def preflight(config: Config) -> Plan:
 
     Raises InputError if the noise, the budget or the report is impossible.
     """
-    nominal = privacy.noise_multiplier(config.scheme)
+    nominal = privacy.noise_multiplier(config)
     made = Plan(config, nominal, config.training.rounds, tuple(Batches(config).ranges()))
-    check_rounding(config.scheme, nominal, models.size(made.federation().model))
+    check_rounding(config, nominal, models.size(made.federation().model))
     # The bounds of the report may be impossible, so compute them before the training.
-    mechanism = privacy.mechanism(config.scheme, nominal)
+    mechanism = privacy.mechanism(config, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
     return replace(made, rounds=budget.plan(Batches(config), nominal))
 
@@ -130,10 +129,10 @@ def check_possible(config: Config) -> None:
     schedules.factor(config.training, 1)
     if config.run.job == "training":
         return
-    at_server.check_seat(config.scheme, config.audit.mode)
-    released_model.check_attackable(config.scheme)
+    at_server.check_seat(config)
+    released_model.check_attackable(config)
     if config.canaries.count:
-        one_run.check_room(config.canaries, federation.load(config.experiment))
+        one_run.check_room(config.canaries, federation.load(config))
     others = min(POPULATION, config.data.held_out)
     _check_attacks(config.audit.attacks, config.trials.count, others)
 
@@ -153,19 +152,19 @@ def _check_attacks(attacks: str, trials: int, others: int) -> None:
     membership_attacks.rehearse(listed.values(), trials, 1, others)
 
 
-def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
+def check_rounding(config: Config, nominal: float, parameters: int) -> None:
     """Raise InputError if the integers of distributed trust are too coarse for its noise."""
-    if scheme.federation.trust.model.summed_securely:
-        worst = max(planned_epsilons(scheme, nominal).values())
-        grid = fixed_point.agreed(scheme, nominal, parameters)
-        fixed_point.check_rounding(grid, scheme.training.rounds, scheme.privacy.delta, worst)
+    if config.federation.trust.model.summed_securely:
+        worst = max(planned_epsilons(config, nominal).values())
+        grid = fixed_point.agreed(config, nominal, parameters)
+        fixed_point.check_rounding(grid, config.training.rounds, config.privacy.delta, worst)
 
 
-def planned_epsilons(scheme: Scheme, nominal: float) -> dict[Vantage, float]:
+def planned_epsilons(config: Config, nominal: float) -> dict[Vantage, float]:
     """Return epsilon at privacy.delta of all planned rounds, towards each vantage point."""
-    chosen, delta = accountant(scheme.privacy.accountant), scheme.privacy.delta
+    chosen, delta = accountant(config.privacy.accountant), config.privacy.delta
     return {
-        vantage: chosen.epsilon(privacy.describe(scheme, nominal, vantage).towards(vantage), delta)
+        vantage: chosen.epsilon(privacy.describe(config, nominal, vantage).towards(vantage), delta)
         for vantage in Vantage
     }
 
@@ -174,7 +173,7 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     """Return the experiment with as many trials in a batch as fit in half of the memory."""
     dataset = distribution.dataset(config.data, config.model.weights)
     model = models.structural_model(
-        partial(federation.build_model, config.game, dataset), config.run.seed
+        partial(federation.build_model, config, dataset), config.run.seed
     )
     where = device.resolve(config.run.device)
     memory = federation.memory_limit(config.run.memory_limit, where) // processes

@@ -90,9 +90,9 @@ class Training:
     def _begun(self, state: State) -> Round:
         plan, (trials, size) = self.batch.plan, state.model.shape
         config, number, nominal = plan.config, state.round + 1, plan.noise_multiplier
-        integers = fixed_point.grid(config.scheme, nominal, size)
+        integers = fixed_point.grid(config, nominal, size)
         if config.privacy.sensitivity != "local":
-            bound = fixed_point.sensitivity(config.scheme, nominal, size)
+            bound = fixed_point.sensitivity(config, nominal, size)
             return Round(number, state.model, np.full(trials, bound), False, integers)
         alone = Outgoing(self.batch, State(state.round, state.model), self._spent)
         node = self.batch.nodes[self.batch.challenge.client]

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.privacy import mechanism
 from fedsim.privacy.mechanism import sensitivity as global_sensitivity
 from fedsim.privacy.participation.histories import most_together
@@ -175,18 +175,18 @@ def choose(
     )
 
 
-def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint:
+def agreed(config: Config, noise_multiplier: float, parameters: int) -> FixedPoint:
     """Return the grid that the clients and the server of a federation each compute."""
-    training = scheme.training
+    training = config.training
     return choose(
         noise_multiplier,
-        global_sensitivity(scheme.privacy.neighbouring, training.clipping_norm),
+        global_sensitivity(config.privacy.neighbouring, training.clipping_norm),
         training.clipping_norm,
         # A client sends the sum of at most n clipped gradients, or one clipped update.
-        1 if scheme.privacy.unit == "client" else scheme.records,
-        most_together(scheme.participation, scheme.training.rounds),
+        1 if config.privacy.unit == "client" else config.data.records,
+        most_together(config.participation, config.training.rounds),
         parameters,
-        scheme.participation.expected_clients,
+        config.participation.expected_clients,
     )
 
 
@@ -236,16 +236,16 @@ def reach(share: float, clients: int) -> float:
     return DEVIATIONS * share * math.sqrt(clients) + clients
 
 
-def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:
+def grid(config: Config, noise_multiplier: float, parameters: int) -> FixedPoint | None:
     """Return the grid of clients' messages; None where they are floats. Raises InputError."""
-    if not scheme.federation.trust.model.summed_securely:
+    if not config.federation.trust.model.summed_securely:
         return None
-    return agreed(scheme, noise_multiplier, parameters)
+    return agreed(config, noise_multiplier, parameters)
 
 
-def sensitivity(scheme: Scheme, noise_multiplier: float, parameters: int) -> float:
+def sensitivity(config: Config, noise_multiplier: float, parameters: int) -> float:
     """Return how far the target moves the sum, rounding included: the scale of the noise."""
-    chosen = grid(scheme, noise_multiplier, parameters)
+    chosen = grid(config, noise_multiplier, parameters)
     if chosen is not None:
         return chosen.sensitivity
-    return mechanism.sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
+    return mechanism.sensitivity(config.privacy.neighbouring, config.training.clipping_norm)

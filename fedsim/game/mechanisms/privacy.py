@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import (
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from fedsim.privacy.calibration import Requirement
 
 
-def noise_multiplier(scheme: Scheme) -> float:
+def noise_multiplier(config: Config) -> float:
     """Return the nominal noise multiplier, sigma over the sensitivity.
 
     A target holds at the configured vantage, with the configured colluding clients, and with as
     many clients missing as are tolerated. Raises InputError if no noise multiplier reaches it.
     """
-    privacy, federation = scheme.privacy, scheme.federation
+    privacy, federation = config.privacy, config.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
-    requirement, nominal = _requirement(scheme.privacy), 0.0
-    for history in histories(scheme.participation, scheme.training.rounds):
+    requirement, nominal = _requirement(config.privacy), 0.0
+    for history in histories(config.participation, config.training.rounds):
 
         def towards_vantage(multiplier: float, history: History = history) -> Mechanism:
-            return _releases(scheme, multiplier, history).towards(federation.vantage)
+            return _releases(config, multiplier, history).towards(federation.vantage)
 
         # The worst-off client decides.
         if not nominal or requirement.excess(towards_vantage(nominal)) > 0:
-            nominal = _least_nominal(scheme, requirement, history)
+            nominal = _least_nominal(config, requirement, history)
     return nominal
 
 
-def _least_nominal(scheme: Scheme, requirement: "Requirement", history: History) -> float:
+def _least_nominal(config: Config, requirement: "Requirement", history: History) -> float:
     """Return the least nominal multiplier with which a client's rounds meet a requirement."""
-    federation, steps = scheme.federation, scheme.training.local_steps
+    federation, steps = config.federation, config.training.local_steps
 
     def converted(conversion: Callable[..., float], multiplier: float, present: int) -> float:
         return conversion(
@@ -57,7 +57,7 @@ def _least_nominal(scheme: Scheme, requirement: "Requirement", history: History)
             steps,
             present,
             federation.colluding,
-            scheme.participation.joining_rate,
+            config.participation.joining_rate,
         )
 
     first, _ = history[0]
@@ -68,10 +68,10 @@ def _least_nominal(scheme: Scheme, requirement: "Requirement", history: History)
 
     def of_multiplier(multiplier: float) -> Mechanism:
         groups = (
-            Steps(multiplier * ratio, count * steps, scheme.participation.rate)
+            Steps(multiplier * ratio, count * steps, config.participation.rate)
             for ratio, (_, count) in zip(ratios, history, strict=True)
         )
-        return Mechanism(tuple(groups), scheme.privacy.neighbouring)
+        return Mechanism(tuple(groups), config.privacy.neighbouring)
 
     # Imported here, since a process with a configured multiplier needs no calibration.
     from fedsim.privacy import calibration  # noqa: PLC0415
@@ -92,28 +92,28 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
     return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
 
 
-def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> Releases:
+def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> Releases:
     """Return all planned rounds of the worst-off client towards a vantage."""
-    first, *others = histories(scheme.participation, scheme.training.rounds)
-    described = _releases(scheme, nominal, first)
-    if not (others and nominal and scheme.training.clipping):
+    first, *others = histories(config.participation, config.training.rounds)
+    described = _releases(config, nominal, first)
+    if not (others and nominal and config.training.clipping):
         return described
-    seen_by, privacy = vantage or scheme.federation.vantage, scheme.privacy
+    seen_by, privacy = vantage or config.federation.vantage, config.privacy
     chosen_accountant = accountant(privacy.accountant)
 
     def epsilon(releases: Releases) -> float:
         return chosen_accountant.epsilon(releases.towards(seen_by), privacy.delta)
 
-    return max((described, *(_releases(scheme, nominal, each) for each in others)), key=epsilon)
+    return max((described, *(_releases(config, nominal, each) for each in others)), key=epsilon)
 
 
-def _releases(scheme: Scheme, nominal: float, history: History) -> Releases:
-    federation, training = scheme.federation, scheme.training
+def _releases(config: Config, nominal: float, history: History) -> Releases:
+    federation, training = config.federation, config.training
     rounds = tuple(
         Rounds(
             nominal if training.clipping else 0.0,
             count,
-            scheme.participation.rate,
+            config.participation.rate,
             training.local_steps,
             None if present == federation.clients else present,
         )
@@ -121,19 +121,19 @@ def _releases(scheme: Scheme, nominal: float, history: History) -> Releases:
     )
     return Releases(
         rounds,
-        scheme.privacy.neighbouring,
+        config.privacy.neighbouring,
         federation.trust,
         federation.clients,
         training.clipping_norm,
         federation.colluding,
         federation.summed_in_the_clear,
-        scheme.participation.joining_rate,
+        config.participation.joining_rate,
     )
 
 
-def mechanism(scheme: Scheme, nominal: float) -> Mechanism:
+def mechanism(config: Config, nominal: float) -> Mechanism:
     """Return the mechanism between the configured vantage and the target, by all noisy steps."""
-    return describe(scheme, nominal).towards(scheme.federation.vantage)
+    return describe(config, nominal).towards(config.federation.vantage)
 
 
 ROUNDING = 1e-12
@@ -153,31 +153,31 @@ def times(counts: Counts, trainings: int) -> Counts:
     return Counter({kind: count * trainings for kind, count in counts.items()})
 
 
-def described(scheme: Scheme, counts: Counts) -> Releases:
+def described(config: Config, counts: Counts) -> Releases:
     """Return the releases of a federation in some rounds."""
     rounds = (replace(kind, count=count) for kind, count in counts.items())
-    return replace(describe(scheme, 0.0), rounds=tuple(rounds))
+    return replace(describe(config, 0.0), rounds=tuple(rounds))
 
 
-def epsilon_of(scheme: Scheme, counts: Counts, vantage: Vantage) -> float:
+def epsilon_of(config: Config, counts: Counts, vantage: Vantage) -> float:
     """Return epsilon of rounds at privacy.delta by privacy.accountant; infinite without noise."""
     if not counts:
         return 0.0
-    mechanism = described(scheme, counts).towards(vantage)
-    return _epsilon(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
+    mechanism = described(config, counts).towards(vantage)
+    return _epsilon(mechanism, config.privacy.delta, config.privacy.accountant)
 
 
-def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vantage) -> float:
+def running_epsilon(config: Config, counts: Counts, total: Counts, vantage: Vantage) -> float:
     """Return an upper bound on epsilon after some rounds of a training, exact at its end.
 
     Counts are rounded up by `rounded_up`. Where records are sampled, and so are the clients that
     add noise, all rounds count as the one with the least noise, for fewer slow evaluations.
     """
     if counts == total:
-        return epsilon_of(scheme, counts, vantage)
+        return epsilon_of(config, counts, vantage)
     # Rounding up may exceed the plan of all rounds; its exact epsilon is then the smaller bound.
     within_total = counts <= total
-    if scheme.participation.varying and scheme.participation.secret:
+    if config.participation.varying and config.participation.secret:
         shares = [kind.participants for kind in (*counts, *total)]
         fewest = min((share for share in shares if share is not None), default=None)
         alike: Counts = Counter()
@@ -185,20 +185,20 @@ def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vant
             alike[replace(kind, participants=fewest)] += count
         counts = alike
     elif not within_total:
-        return epsilon_of(scheme, counts, vantage)
+        return epsilon_of(config, counts, vantage)
     more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
-    bound = epsilon_of(scheme, more, vantage)
-    return min(bound, epsilon_of(scheme, total, vantage)) if within_total else bound
+    bound = epsilon_of(config, more, vantage)
+    return min(bound, epsilon_of(config, total, vantage)) if within_total else bound
 
 
-def at_vantages(scheme: Scheme, counts: Counts, total: Counts) -> dict[str, float]:
+def at_vantages(config: Config, counts: Counts, total: Counts) -> dict[str, float]:
     """Return the `running_epsilon` of every vantage, by name."""
-    return {vantage.value: running_epsilon(scheme, counts, total, vantage) for vantage in Vantage}
+    return {vantage.value: running_epsilon(config, counts, total, vantage) for vantage in Vantage}
 
 
-def within(scheme: Scheme, counts: Counts, limit: float) -> bool:
+def within(config: Config, counts: Counts, limit: float) -> bool:
     """Return whether some rounds keep epsilon within a limit at the configured vantage."""
-    return epsilon_of(scheme, counts, scheme.federation.vantage) <= limit * (1 + ROUNDING)
+    return epsilon_of(config, counts, config.federation.vantage) <= limit * (1 + ROUNDING)
 
 
 def rounded_up(count: int) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.configuration.objects import Experiment, Scheme
+from fedsim.configuration import Config
 from fedsim.game import federation as data
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step, UnknownNoise
@@ -43,7 +43,7 @@ class Seen:
         total: [T, P] float64, the released sum less the disclosed noise.
     """
 
-    experiment: Experiment
+    config: Config
     game: RoundGame
     participants: tuple[int, ...]
     unknown_noise: Mapping[Vantage, UnknownNoise]
@@ -78,14 +78,14 @@ class CuriousServer(Seat):
         # Imported here: a client loads this class, but never concludes.
         from fedsim.game.observers.server_adversary import conclude  # noqa: PLC0415
 
-        rules, game = seen.experiment.game, seen.game
-        federation, target = data.load(seen.experiment), game.target_client
+        config, game = seen.config, seen.game
+        federation, target = data.load(seen.config), game.target_client
         # The target's own message shows most: it lacks the other clients' gradients and noise.
         message, within = seen.total, seen.participants
-        if not rules.scheme.federation.trust.model.summed_securely:
+        if not config.federation.trust.model.summed_securely:
             message, within = seen.message(target), (target,)
         model = torch.tensor(seen.model).to(federation.device)
-        of_round = KnownRound.drawn(rules, federation, game, model)
+        of_round = KnownRound.drawn(config, federation, game, model)
         noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(federation.device)
         received = torch.tensor(message).to(federation.device)
         step = conclude(of_round, within, noise_std, received)
@@ -110,7 +110,7 @@ class Oracle(Seat):
             measured.worlds,
             measured.participation,
             seen.unknown_noise,
-            seen.experiment.game.scheme.participation.rate,
+            seen.config.participation.rate,
         )
 
 
@@ -123,14 +123,16 @@ def seat(audit_mode: str) -> type[Seat]:
     return lookup(SEATS, audit_mode, "audit.mode")
 
 
-def is_exact(scheme: Scheme, audit_mode: str, vantage: Vantage) -> bool:
+def is_exact(config: Config, vantage: Vantage) -> bool:
     """Return whether log-odds are the exact posterior's, not over local steps."""
-    return vantage in EXACT and scheme.training.local_steps == 1 and seat(audit_mode).exact
+    exact = seat(config.audit.mode).exact
+    return vantage in EXACT and config.training.local_steps == 1 and exact
 
 
-def check_seat(scheme: Scheme, audit_mode: str) -> None:
+def check_seat(config: Config) -> None:
     """Raise InputError unless the adversary at the server has its knowledge and its vantage."""
-    adversary, primary = seat(audit_mode), scheme.federation.vantage
+    mode, primary = config.audit.mode, config.federation.vantage
+    adversary = seat(mode)
     if not (
         primary in adversary.vantages
         or (primary is Vantage.PARTICIPANT and adversary.follows)
@@ -138,10 +140,10 @@ def check_seat(scheme: Scheme, audit_mode: str) -> None:
     ):
         seats = " or ".join(f"'{vantage}'" for vantage in adversary.vantages)
         raise InputError(
-            f"federation.vantage is '{primary}', but audit.mode '{audit_mode}' observes only from "
+            f"federation.vantage is '{primary}', but audit.mode '{mode}' observes only from "
             f"{seats}; set federation.vantage to {seats}"
         )
-    participation = scheme.participation
+    participation = config.participation
     if participation.secret and participation.seed is None and not adversary.reads_noise:
         raise InputError(
             "privacy.noise-source is 'system' with training.sampling-rate below 1. The adversary "

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from adversaries.bounds.e_process import closed
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from adversaries.statistics.noise_limit import NoiseLimit
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.configuration.training import TrainingConfig
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
@@ -93,11 +93,11 @@ def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
     return texts
 
 
-def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
+def claimed_std(config: Config, noise_multiplier: float, sources: int) -> float:
     """Return the standard deviation of the noise in `sources` clients' messages together."""
-    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     together = aggregate_noise_multiplier(
-        noise_multiplier, scheme.federation.trust, scheme.participation.expected_clients, sources
+        noise_multiplier, config.federation.trust, config.participation.expected_clients, sources
     )
     return bound * together
 

@@ -17,7 +17,7 @@ from adversaries.attacks import membership
 from adversaries.attacks.posterior import log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
 from fedsim.common.device import to_host
-from fedsim.configuration.objects import Scheme
+from fedsim.configuration import Config
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,
@@ -50,16 +50,16 @@ def expect(
     equal.
     unknown_shares: number of clients whose noise is unknown; None: all others that join the round.
     """
-    scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
-    bound = fixed_point.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
-    multiplier = _unknown_multiplier(scheme, game, adversary, unknown_shares)
-    if scheme.training.local_steps > 1:
+    config, game, parameters = knowledge.config, knowledge.game, knowledge.parameters
+    bound = fixed_point.sensitivity(config, game.noise_multiplier, parameters.shape[1])
+    multiplier = _unknown_multiplier(config, game, adversary, unknown_shares)
+    if config.training.local_steps > 1:
         known, difference = _replay(knowledge, adversary)
         std = parameters.new_tensor(multiplier * bound, dtype=torch.float64)
-        question = of_local_steps(scheme, known + own_message, difference, std)
+        question = of_local_steps(config, known + own_message, difference, std)
         return replace(memory, pending=question.hypotheses, known=None, batch=None)
     # The part of the aggregate that both worlds share, and the target's part in each.
-    known = common_part(knowledge, set(range(scheme.federation.clients)) - {adversary, *missing})
+    known = common_part(knowledge, set(range(config.federation.clients)) - {adversary, *missing})
     known += own_message
     present, absent = challenge_contributions(knowledge)
     if game.target_client in missing:
@@ -67,21 +67,21 @@ def expect(
     question = Question(
         known,
         present,
-        absent if scheme.privacy.neighbouring is Neighbouring.REPLACE else None,
-        multiplier * _scale(scheme.privacy.sensitivity, bound, present, absent),
-        scheme.participation.rate,
+        absent if config.privacy.neighbouring is Neighbouring.REPLACE else None,
+        multiplier * _scale(config.privacy.sensitivity, bound, present, absent),
+        config.participation.rate,
     )
     # With x^' where it surely takes part: the residual then differs by g - g' alone.
-    common = known if scheme.participation.secret else known + absent
-    batch = _batch(scheme.privacy.unit, game, knowledge.participation)
+    common = known if config.participation.secret else known + absent
+    batch = _batch(config.privacy.unit, game, knowledge.participation)
     return replace(memory, pending=question.hypotheses, known=common.float(), batch=batch)
 
 
 def _unknown_multiplier(
-    scheme: Scheme, game: RoundGame, adversary: int, unknown_shares: int | None
+    config: Config, game: RoundGame, adversary: int, unknown_shares: int | None
 ) -> float:
     """Return sigma of the noise that the adversary does not know, over the sensitivity."""
-    trust, participation = scheme.federation.trust, scheme.participation
+    trust, participation = config.federation.trust, config.participation
     if unknown_shares is None:
         present = participation.participants(game.round)
         unknown_shares = len(
@@ -95,7 +95,7 @@ def _unknown_multiplier(
 
 
 def of_local_steps(
-    scheme: Scheme, common: Tensor, difference: Tensor, step_std: Tensor
+    config: Config, common: Tensor, difference: Tensor, step_std: Tensor
 ) -> Question:
     """Return the question about a sum over local steps whose path was replayed.
 
@@ -103,7 +103,7 @@ def of_local_steps(
     difference: [T, P], expected part of D, all steps together.
     step_std: standard deviation of each step's noise.
     """
-    steps, rate = scheme.training.local_steps, scheme.participation.rate
+    steps, rate = config.training.local_steps, config.participation.rate
     # The steps' noises are independent, so their variances add up.
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
@@ -135,11 +135,11 @@ def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
 
     def clean(theta: Tensor, step: int) -> Tensor:
-        coins = coins_of(knowledge.rules, federation, game, step)
+        coins = coins_of(knowledge.config, federation, game, step)
         if coins is not None:
             coins = coins.to(theta)
             # The adversary does not know the target's coin, so its gradient has the coin's mean.
-            coins[:, game.the_record] = knowledge.rules.scheme.participation.rate
+            coins[:, game.the_record] = knowledge.config.participation.rate
             coins = coins.repeat(2, 1)
         client = game.target_client
         return clean_sum(federation, client, theta, record, replacement, worlds, coins)
@@ -147,22 +147,22 @@ def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     both = local_steps(
         clean,
         parameters.repeat(2, 1),
-        knowledge.rules.scheme.training.local_steps,
-        local_step_size(knowledge.rules.scheme, game.round),
+        knowledge.config.training.local_steps,
+        local_step_size(knowledge.config, game.round),
     )
     return both[:trials], both[trials:]
 
 
 def _replay(knowledge: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     """Return other clients' sums without noise, [T, P]: under D', and the difference D - D'."""
-    scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
-    steps, step_size = scheme.training.local_steps, local_step_size(scheme, game.round)
+    config, game, parameters = knowledge.config, knowledge.game, knowledge.parameters
+    steps, step_size = config.training.local_steps, local_step_size(config, game.round)
     present, absent = replay_target(knowledge)
     common = absent.clone()
-    for client in sorted(set(range(scheme.federation.clients)) - {adversary, game.target_client}):
+    for client in sorted(set(range(config.federation.clients)) - {adversary, game.target_client}):
 
         def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
-            coins = coins_of(knowledge.rules, knowledge.federation, game, step)
+            coins = coins_of(knowledge.config, knowledge.federation, game, step)
             return clean_sum(knowledge.federation, client, theta, participation=coins)
 
         common += local_steps(sum_of, parameters, steps, step_size)

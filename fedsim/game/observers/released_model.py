@@ -12,7 +12,7 @@ from torch import Tensor
 from adversaries.arrays import Floats
 from adversaries.attacks.poisoning import logit_gain
 from adversaries.errors import InputError
-from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration import Config
 from fedsim.configuration.training import TrainingConfig
 from fedsim.game.client import challenge_contributions, common_part, noise_std
 from fedsim.game.federation import Federation, initial_parameters
@@ -24,9 +24,9 @@ from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust import Vantage
 
 
-def why_not(scheme: Scheme) -> str | None:
+def why_not(config: Config) -> str | None:
     """Return why the released model is not attacked; None where it is."""
-    training = scheme.training
+    training = config.training
     if training.optimizer not in LINEAR:
         return (
             "the model is not a linear function of the aggregates with the optimiser "
@@ -34,17 +34,17 @@ def why_not(scheme: Scheme) -> str | None:
         )
     if training.local_steps > 1:
         return "clients take local steps, whose models the adversary would have to guess as well"
-    if scheme.federation.tolerated_dropouts:
+    if config.federation.tolerated_dropouts:
         return "only observers of the rounds know which clients took part in which round"
-    if scheme.participation.secret and scheme.participation.seed is None:
+    if config.participation.secret and config.participation.seed is None:
         return "only the clients know which other records took part"
     return None
 
 
-def check_attackable(scheme: Scheme) -> None:
+def check_attackable(config: Config) -> None:
     """Raise InputError if the released model is the configured vantage, but cannot be attacked."""
-    reason = why_not(scheme)
-    if scheme.federation.vantage is Vantage.RELEASED_MODEL and reason:
+    reason = why_not(config)
+    if config.federation.vantage is Vantage.RELEASED_MODEL and reason:
         raise InputError(
             f"federation.vantage is 'released-model', but {reason}; set it to 'participant', whose "
             "bound is an upper bound for the released model"
@@ -75,7 +75,7 @@ def shares(answers: Floats) -> Floats:
 
 
 def attack(
-    rules: GameRules,
+    config: Config,
     federation: Federation,
     game: RoundGame,
     released: Tensor,
@@ -94,15 +94,15 @@ def attack(
     Returns: the arrays [T, k] of a `Step` for each round, with all the evidence in the last column.
     """
     rounds = game.round
-    theta = initial_parameters(rules, federation, game.trials).to(released.device)
-    participation = rules.scheme.participation
-    answers = responses(rules.scheme.training, participation, rounds)
+    theta = initial_parameters(config, federation, game.trials).to(released.device)
+    participation = config.participation
+    answers = responses(config.training, participation, rounds)
     weights, bridge = answers[-1], shares(answers)
     # Models from theta_0 on without noise, halfway between the two worlds.
     path = [theta]
-    optimizer = ServerOptimizer(rules.scheme.training, participation.divisor)
+    optimizer = ServerOptimizer(config.training, participation.divisor)
     for round in range(1, rounds + 1):
-        common, present, absent = sums(rules, federation, game.at(round), path[-1])
+        common, present, absent = sums(config, federation, game.at(round), path[-1])
         middle = (common + (present + absent) / 2).float()
         path.append(optimizer.step(path[-1], middle, round))
     # Bend them to end at the released model, and take each round's sums at the bent models.
@@ -114,10 +114,10 @@ def attack(
         model = path[round - 1]
         if bridged and round > 1:
             model = (model.double() + float(bridge[round - 2]) * surprise).float()
-        common, present, absent = sums(rules, federation, game.at(round), model)
+        common, present, absent = sums(config, federation, game.at(round), model)
         observed -= weight * (common + (present + absent) / 2)
         difference += weight * (present - absent)
-        std = noise_std(rules.scheme, game.noise_multiplier, present - absent, round)
+        std = noise_std(config, game.noise_multiplier, present - absent, round)
         variance += weight**2 * std**2
     # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
@@ -131,18 +131,18 @@ def attack(
 
 
 def sums(
-    rules: GameRules, federation: Federation, game: RoundGame, parameters: Tensor
+    config: Config, federation: Federation, game: RoundGame, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sum that both worlds share, and the expected parts of D and D', [T, P]."""
-    knowledge = KnownRound.drawn(rules, federation, game, parameters)
-    rate = rules.scheme.participation.rate
-    common = common_part(knowledge, range(rules.scheme.federation.clients))
+    knowledge = KnownRound.drawn(config, federation, game, parameters)
+    rate = config.participation.rate
+    common = common_part(knowledge, range(config.federation.clients))
     present, absent = challenge_contributions(knowledge)
     return common, rate * present, rate * absent
 
 
 def poison_scores(
-    rules: GameRules, federation: Federation, trials: range, released: Tensor
+    config: Config, federation: Federation, trials: range, released: Tensor
 ) -> Floats | None:
     """Return the score of every released model, by the adversary that crafted the target.
 
@@ -155,11 +155,11 @@ def poison_scores(
     if crafted is None:
         return None
     if crafted.direction is not None:
-        start = initial_parameters(rules, federation, trials).to(released.device)
+        start = initial_parameters(config, federation, trials).to(released.device)
         moved = start.double() - released.double()
         return (moved @ crafted.direction.to(moved)).cpu().numpy()
     features, labels = federation.members(np.asarray([crafted.record]))
-    if rules.challenge.kind == "clipbkd":
+    if config.challenge.kind == "clipbkd":
         pair = torch.cat([features, torch.zeros_like(features)])
         logits = federation.outputs(released, pair).double().cpu().numpy()
         return logit_gain(logits[:, 0], logits[:, 1], int(labels[0]))

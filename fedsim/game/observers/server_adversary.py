@@ -23,7 +23,7 @@ def conclude(
     noise_std: of the noise that the server does not know, float64 [T], of one of several steps.
     message: [T, P], less the noise that was disclosed to the server.
     """
-    scheme = knowledge.rules.scheme
+    scheme = knowledge.config
     if scheme.training.local_steps > 1:
         with_record, common = replay_target(knowledge)
         question = of_local_steps(scheme, common, with_record - common, noise_std)

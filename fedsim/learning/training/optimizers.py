@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from adversaries.registry import lookup
-from fedsim.configuration import TrainingConfig
+from fedsim.configuration.training import TrainingConfig
 from fedsim.learning.training.schedules import factor
 
 Memory = dict[str, Tensor]

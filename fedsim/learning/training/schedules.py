@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from adversaries.registry import lookup
-from fedsim.configuration import TrainingConfig
+from fedsim.configuration.training import TrainingConfig
 
 Schedule = Callable[[int, int, TrainingConfig], float]
 

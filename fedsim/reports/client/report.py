@@ -17,9 +17,8 @@ import torch
 from adversaries import registry
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim.configuration import Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.configuration.federation import OWN
-from fedsim.configuration.objects import Scheme
 from fedsim.federation.client import admission, client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.client.seen_models import AnsweredTraining, SeenTraining
@@ -157,10 +156,10 @@ class ClientReport:
         return {"kind": KIND, **asdict(self)}
 
 
-def measurable(scheme: Scheme) -> bool:
+def measurable(config: Config) -> bool:
     """Return whether the noise of a training hides the gradients of single records."""
-    single = scheme.privacy.unit == "record" and scheme.training.local_steps == 1
-    return single and scheme.training.clipping
+    single = config.privacy.unit == "record" and config.training.local_steps == 1
+    return single and config.training.clipping
 
 
 def measure(
@@ -179,7 +178,7 @@ def measure(
     squares, everybody = np.zeros(len(labels)), 0.0
     rounds, clipped = list[int](), list[float]()
     for answer in training.answers:
-        faced = admission.released(config.scheme, answer.noise_multiplier, 1, alone)
+        faced = admission.released(config, answer.noise_multiplier, 1, alone)
         norms = longest
         if (model := training.model(answer)) is not None:
             theta = torch.from_numpy(model).to(data.device)[None]
@@ -295,8 +294,8 @@ def _measured(node: ClientNode, training: AnsweredTraining) -> ClientTraining:
         return ClientTraining(last.run, config.run.name, gone=True)
     charged = tuple(answer.charged for answer in mine if answer.charged is not None)
     exposure = None
-    if measurable(config.scheme):
-        alone = admission.read_alone(config.scheme, node.values)
+    if measurable(config):
+        alone = admission.read_alone(config, node.values)
         exposure = measure(training, data, node.partition, node.terms.delta_limit, alone)
     result = ClientTraining(
         last.run,
@@ -317,7 +316,7 @@ def _records_of(node: ClientNode, training: SeenTraining, digest: str) -> Federa
     config = training.config.reading_data_from(node.data, offline=True)
     own = node.partition if config.data.name == OWN else None
     try:
-        data = federation.load(config.experiment, own)
+        data = federation.load(config, own)
     except InputError:
         return None
     if admission.records_digest(data, node.partition) != digest:

@@ -26,7 +26,6 @@ from fedsim.configuration import Config, Scalar
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import KEYS, given, overlaid
 from fedsim.configuration.needs import require
-from fedsim.configuration.objects import Scheme
 from fedsim.federation.server.plan import check_possible
 from fedsim.game import federation, trainings
 from fedsim.game.federation import Federation
@@ -248,7 +247,7 @@ def search(
 
 def _refuse_unsearchable(first: Config) -> None:
     """Raise InputError for a configuration that no trainings of the search stand for."""
-    rule.check_protectable(first.scheme)
+    rule.check_protectable(first)
     stop_at = ("privacy.stop-at", first.privacy.stop_at, 0.0)
     require((stop_at,), "fedsim choose trains in all rounds, and this key may end a training")
     if first.data.name == OWN:
@@ -312,7 +311,7 @@ class _Family:
     @cached_property
     def loaded(self) -> Federation:
         config = self.bases[0].config
-        loaded = federation.load(config.experiment)
+        loaded = federation.load(config)
         if len(loaded.client_of):
             return loaded
         return trainings.on_public_records(loaded, config.federation.clients, config.run.seed)
@@ -341,7 +340,7 @@ def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Fa
     """Yield the families to search. Raises InputError for one that the user asked for."""
     levels, over = request.levels, request.over
     searches = request.limit is not None
-    batched = trainings.numbers_of_trials(first.scheme) and "training.local-steps" not in over
+    batched = trainings.numbers_of_trials(first) and "training.local-steps" not in over
     numbers = (RATE, NORM) if batched else ()
     own = {key: list(each) for key, each in over.items() if key not in (*KEYS, *numbers)}
     table = distribution.dataset(first.data, first.model.weights).kind == "tabular"
@@ -358,27 +357,27 @@ def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Fa
         try:
             for level in levels:
                 config = load(overlaid({**request.played, **values}, level))
-                bases.append(Setting(config, privacy.noise_multiplier(config.scheme)))
+                bases.append(Setting(config, privacy.noise_multiplier(config)))
         except InputError as error:
             if MODEL in own and MODEL not in over and values[MODEL] != first.model.name:
                 continue  # a model that only the search proposed
             named = ", ".join(f"{key}={value}" for key, value in values.items())
             raise InputError(f"{named}: {error}" if named else str(error)) from None
-        scheme = bases[0].config.scheme
-        training = scheme.training
-        rates = _axis(request, scheme, RATE, training.rate, RATES)
+        config = bases[0].config
+        training = config.training
+        rates = _axis(request, config, RATE, training.rate, RATES)
         factors = NORMS if table else (1.0,)
-        norms = _axis(request, scheme, NORM, training.clipping_norm, factors)
+        norms = _axis(request, config, NORM, training.clipping_norm, factors)
         axes = ((RATE, rates), (NORM, norms))
         open_keys = [key for key, each in axes if key not in fixed and len(each) > 1]
         yield _Family(values, levels, bases, rates, norms, open_keys)
 
 
 def _axis(
-    request: ChoiceRequest, scheme: Scheme, key: str, value: float, factors: Sequence[float]
+    request: ChoiceRequest, config: Config, key: str, value: float, factors: Sequence[float]
 ) -> list[float]:
     """Return the values of a number to try, around the configured one."""
-    numbers = trainings.numbers_of_trials(scheme)
+    numbers = trainings.numbers_of_trials(config)
     if key in request.over and key in numbers:
         return [float(each) for each in request.over[key]]
     if request.limit is None or key in request.common or key not in numbers:
@@ -410,7 +409,7 @@ class _Book:
         """Return the utility of each setting's trainings, from the file where they are kept."""
         loaded = family.loaded
         # The file may stem from other records at the same place.
-        data = federation.digest(settings[0].config.experiment, 0)
+        data = federation.digest(settings[0].config, 0)
         keys = [_key(setting, f"{data} {repeats} {records} {start}") for setting in settings]
         missing = [at for at, key in enumerate(keys) if key not in self._kept]
         # Trials that fit in half of the memory, beside the blocks of gradients.
@@ -437,9 +436,9 @@ def _key(setting: Setting, more: str) -> str:
 
 def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[_Trained]:
     """Return the settings of a family after the first pass."""
-    scheme, found = family.bases[0].config.scheme, list[_Trained]()
+    config, found = family.bases[0].config, list[_Trained]()
     of_kind = FIRST_RECORDS.get(family.loaded.split.dataset.kind, min(FIRST_RECORDS.values()))
-    records = of_kind if trainings.numbers_of_trials(scheme) else None
+    records = of_kind if trainings.numbers_of_trials(config) else None
     levels = range(len(family.levels))
     wanted = [*itertools.product(levels, family.rates, family.norms)]
     for _ in range(1 + FURTHER):
@@ -529,7 +528,7 @@ def _candidate(trained: _Trained, limit: Limit | None) -> Candidate:
     """Return a setting with its bounds by theory."""
     config = trained.setting.config
     at, vantage = config.privacy.delta, config.federation.vantage
-    releases = privacy.describe(config.scheme, trained.setting.noise_multiplier)
+    releases = privacy.describe(config, trained.setting.noise_multiplier)
     mechanism = releases.towards(vantage)
     found = identifiability.bounds(mechanism, at, config.privacy.accountant)
     risk = risks.success(mechanism, risks.BASELINE if limit is None else limit.baseline)

@@ -12,9 +12,8 @@ from typing import Literal, Protocol, TypeVar
 from scipy.special import expit, logit, ndtr, ndtri
 
 from adversaries.errors import InputError
-from fedsim.configuration import Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.configuration.jobs import KEYS
-from fedsim.configuration.objects import Scheme
 from fedsim.privacy import risks
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import effective_noise_multiplier
@@ -175,10 +174,10 @@ class Choice:
     compared: int = 1
 
 
-def check_protectable(scheme: Scheme) -> None:
+def check_protectable(config: Config) -> None:
     """Raise InputError if no noise protects from the adversary at its vantage."""
-    federation = scheme.federation
-    if scheme.privacy.sensitivity == "local":
+    federation = config.federation
+    if config.privacy.sensitivity == "local":
         raise InputError(
             "fedsim choose needs noise with a guarantee, but local sensitivity protects one "
             'challenge alone; set privacy.sensitivity = "global"'

@@ -257,9 +257,9 @@ def _read(source: Path, keys: Mapping[str, Any]) -> _Subject:
             )
         return _Subject(described.load(source))
     config = configuration_files.load(source, keys)
-    nominal = privacy.noise_multiplier(config.scheme)
-    everything = spending.describe_everything(config.scheme, nominal, [])
-    training = privacy.describe(config.scheme, nominal)
+    nominal = privacy.noise_multiplier(config)
+    everything = spending.describe_everything(config, nominal, [])
+    training = privacy.describe(config, nominal)
     return _Subject(training, config, everything, config.trials.count)
 
 
@@ -269,8 +269,7 @@ def _label(subject: _Subject, delta: float, vantage: Vantage) -> Row:
         return {}
     # The noise may be right, and still not protect from this vantage.
     label = guarantee.of(
-        config.game,
-        config.audit,
+        config,
         subject.training,
         subject.everything,
         subject.trainings,

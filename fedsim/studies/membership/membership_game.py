@@ -21,7 +21,6 @@ from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.configuration import Config
 from fedsim.configuration.federation import DataConfig
-from fedsim.configuration.objects import Scheme
 from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
@@ -71,12 +70,12 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Member
     Raises:
         InputError: the configuration does not fit the game, or a model diverged.
     """
-    rules, size = config.game, config.data.records
-    rounds.refuse_unplayed(rules, rounds.MEMBERSHIP)
+    size = config.data.records
+    rounds.refuse_unplayed(config, rounds.MEMBERSHIP)
     _check_memory(config.run.memory_limit, config.data, count)
     inside = inclusion(config.run.seed, count, size)
     _check_coins(inside, count)
-    loaded, nominal = federation.load(config.experiment), privacy.noise_multiplier(config.scheme)
+    loaded, nominal = federation.load(config), privacy.noise_multiplier(config)
     records = loaded.members(np.arange(size))
     others = tuple(tensor[:POPULATION] for tensor in loaded.held_out())
 
@@ -85,7 +84,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Member
 
     parts, batch = [], plan.fit_batch(config).trials.batch
     # A coin includes each record, so that half of the records are expected in each sum.
-    for theta in rounds.trained(rules, loaded, count, batch, release, 1 / 2, progress):
+    for theta in rounds.trained(config, loaded, count, batch, release, 1 / 2, progress):
         strangers, correct = loaded.evaluate(theta, *others)
         parts.append((loaded.evaluate(theta, *records)[0], strangers, correct.double().mean(1)))
     losses, population, accuracy = (
@@ -93,7 +92,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Member
         for column in zip(*parts, strict=True)
     )
     observations = Observations(losses, inside, population)
-    return MembershipGame(observations, nominal, mechanism(config.scheme, nominal), accuracy)
+    return MembershipGame(observations, nominal, mechanism(config, nominal), accuracy)
 
 
 def inclusion(seed: int, count: int, records: int) -> Bools:
@@ -127,13 +126,13 @@ def attacked(attack: Attack, observations: Observations) -> tuple[Floats, float]
     return attack.scores(games, shadows), threshold
 
 
-def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
+def mechanism(config: Config, nominal: float) -> Mechanism | None:
     """Return the mechanism that protects one record in all global models; None without clipping.
 
     The game adds or removes a record, for either neighbouring relation. The attacker is not a
     client, so that the noise of all clients counts.
     """
-    training, federation_ = scheme.training, scheme.federation
+    training, federation_ = config.training, config.federation
     if not training.clipping:
         return None
     whole = aggregate_noise_multiplier(
@@ -142,7 +141,7 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
     norm = training.clipping_norm
     # The noise is scaled to the sensitivity, 2C under replace, but the game moves a sum by C.
     return Mechanism.alike(
-        whole * sensitivity(scheme.privacy.neighbouring, norm) / norm,
+        whole * sensitivity(config.privacy.neighbouring, norm) / norm,
         training.rounds,
         training.sampling_rate,
         Neighbouring.ADD_REMOVE,

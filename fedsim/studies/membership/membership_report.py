@@ -17,7 +17,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import standing, words_of
 from fedsim.common.strict_json import strict_json
-from fedsim.configuration.objects import Experiment
+from fedsim.configuration import Config
 from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -110,7 +110,7 @@ class MembershipReport:
         inclusion: which records each attacked model was trained on, [G, n].
     """
 
-    experiment: Experiment
+    config: Config
     confidence: float
     game: MembershipGame
     inclusion: Bools
@@ -134,13 +134,13 @@ class MembershipReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values."""
-        experiment, game, members = self.experiment, self.game, self.inclusion
+        config, game, members = self.config, self.game, self.inclusion
         population, models = game.observations.population, len(game.observations.losses)
         report = {
             "kind": "membership inference",
             "label": LABEL,
-            **settings(experiment),
-            "held_out": experiment.data.held_out,
+            **settings(config),
+            "held_out": config.data.held_out,
             "population": 0 if population is None else population.shape[1],
             "models": models,
             "shadow_models": models - len(members),
@@ -151,7 +151,7 @@ class MembershipReport:
             "confidence": self.confidence,
             "accuracy": float(game.accuracy.mean()),
             "bounds": {
-                "delta": experiment.game.scheme.privacy.delta,
+                "delta": config.privacy.delta,
                 "epsilon": self.limits.epsilon,
                 "advantage": self.limits.advantage,
                 "roc": _curve((DRAWN.tolist(), self.limits.true_positive)),
@@ -180,7 +180,7 @@ class MembershipReport:
 
 
 def assemble(
-    experiment: Experiment,
+    config: Config,
     confidence: float,
     game: MembershipGame,
     attacks: Mapping[str, Attack],
@@ -194,8 +194,8 @@ def assemble(
         scores, threshold = membership_game.attacked(attack, game.observations)
         measured = performance(scores, members, confidence, RATES, threshold)
         results[name] = Attacked(attack, measured)
-    limits = Limits.of(game.mechanism, experiment.game.scheme.privacy.delta)
-    return MembershipReport(experiment, confidence, game, members, limits, results, seconds)
+    limits = Limits.of(game.mechanism, config.privacy.delta)
+    return MembershipReport(config, confidence, game, members, limits, results, seconds)
 
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def verdict(report: MembershipReport) -> list[str]:
     sentences = [
         f"The {'strongest ' * several}attack, {best.attack.title}, has an advantage of "
         f"{number(best.advantage)}{between} on {models} models of "
-        f"{report.experiment.data.records} records.{SELECTED * several}"
+        f"{report.config.data.records} records.{SELECTED * several}"
     ]
     if best.interval is not None and best.interval[0] <= 0:
         sentences.append("This may be chance: the interval reaches 0.")
@@ -241,7 +241,7 @@ def verdict(report: MembershipReport) -> list[str]:
         return [*sentences, "Differential privacy sets no limit, as without clipping or noise."]
     sentences.append(
         f"Differential privacy (ε = {number(limits.epsilon)} at δ = "
-        f"{report.experiment.game.scheme.privacy.delta:g}, one record added or removed) allows an "
+        f"{report.config.privacy.delta:g}, one record added or removed) allows an "
         f"advantage of {number(limits.advantage)}."
     )
     return sentences
@@ -297,7 +297,7 @@ HOW = (
 
 def told(report: MembershipReport) -> Told:
     """Return what the study says, with its table and figure."""
-    experiment, values = report.experiment, report.as_json()
+    config, values = report.config, report.as_json()
 
     def sections() -> Iterator[doc.Block]:
         games, shadows = len(report.inclusion), values["shadow_models"]
@@ -316,9 +316,9 @@ def told(report: MembershipReport) -> Told:
         LABEL,
         sections,
         kind="Membership inference",
-        name=experiment.run.name,
+        name=config.run.name,
         played=counted(values["models"], "model"),
-        data=f"{experiment.data.name}, {experiment.data.records} records",
+        data=f"{config.data.name}, {config.data.records} records",
         answer=verdict(report),
         alarms=[EXCEEDS.format(above)] if above else [],
         observers=[_bar(report, each) for each in report.best_first],

@@ -18,7 +18,7 @@ from adversaries.attacks.candidates import log_likelihood_ratios, log_posterior,
 from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
 from fedsim.common.randomness import SERVER, StreamRole, generator
-from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration import Config
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.data.columns import shortened, text_of
@@ -183,31 +183,31 @@ class RoundNoise:
     own: float
 
     @classmethod
-    def of(cls, scheme: Scheme, nominal: float) -> "RoundNoise":
+    def of(cls, config: Config, nominal: float) -> "RoundNoise":
         """Return the noise of a round, given the nominal multiplier."""
-        trust, clients = scheme.federation.trust, scheme.federation.clients
-        bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
+        trust, clients = config.federation.trust, config.federation.clients
+        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
         whole = aggregate_noise_multiplier(nominal, trust, clients, clients)
-        (steps,) = privacy.describe(scheme, nominal).towards(Vantage.PARTICIPANT).groups
+        (steps,) = privacy.describe(config, nominal).towards(Vantage.PARTICIPANT).groups
         hidden = steps.noise_multiplier
         return cls(bound * hidden, bound * max(0.0, whole**2 - hidden**2) ** 0.5)
 
 
-def mechanism(scheme: Scheme, nominal: float) -> Mechanism:
+def mechanism(config: Config, nominal: float) -> Mechanism:
     """Return the mechanism whose trade-off curve bounds the success.
 
     The bound compares every candidate with one reference: the training without the target's
     record. So one record is added, whichever neighbouring relation the noise was chosen for.
     """
-    norm = scheme.training.clipping_norm
-    longer = sensitivity(scheme.privacy.neighbouring, norm) / norm
-    (steps,) = privacy.describe(scheme, nominal).towards(Vantage.PARTICIPANT).groups
+    norm = config.training.clipping_norm
+    longer = sensitivity(config.privacy.neighbouring, norm) / norm
+    (steps,) = privacy.describe(config, nominal).towards(Vantage.PARTICIPANT).groups
     alone = Steps(longer * steps.noise_multiplier, steps.count, steps.sampling_rate)
     return Mechanism((alone,), Neighbouring.ADD_REMOVE)
 
 
 def play(
-    rules: GameRules,
+    config: Config,
     loaded: Federation,
     record: int,
     candidates: Candidates,
@@ -221,8 +221,8 @@ def play(
     A trial's outcome depends only on the seed and its number, up to rounding. Raises InputError if
     a model diverged.
     """
-    adversary = _Adversary(rules.seed, loaded, record, candidates, noise, trials)
-    for _ in rounds.trained(rules, loaded, trials, batch, adversary.release, progress=progress):
+    adversary = _Adversary(config.run.seed, loaded, record, candidates, noise, trials)
+    for _ in rounds.trained(config, loaded, trials, batch, adversary.release, progress=progress):
         pass  # `release` gathers the evidence
     return adversary.outcome()
 
@@ -286,7 +286,7 @@ class _Adversary:
         """Return the log-likelihood ratio of every candidate, of one round, [T, m]."""
         clipper, theta, count = self._loaded.clipper, round.theta, len(self._candidates)
         features, labels = self._candidates.features, self._candidates.labels
-        rate, alone = round.rules.scheme.participation.rate, replace(clipper, threads=1)
+        rate, alone = round.config.participation.rate, replace(clipper, threads=1)
         held = int(clipper.block_bytes(theta.device) // (GRADIENT_BYTES * theta.shape[1]))
         at_once = max(1, min(count, held))
         blocks = [

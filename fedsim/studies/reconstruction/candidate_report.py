@@ -86,7 +86,7 @@ class ReconstructionReport:
         config, candidates = self.config, self.candidates
         report = {
             "kind": "reconstruction",
-            **settings(config.experiment),
+            **settings(config),
             "column": self.column,
             "question": candidates.question,
             "candidates": len(candidates),

@@ -36,13 +36,13 @@ NAME_IT = (
 
 def as_json(study: Study) -> dict[str, Any]:
     """Return the report as strict JSON values; positions index D and the pool, from 0."""
-    experiment, first = study.experiment, study.candidates[0]
+    config, first = study.config, study.candidates[0]
     report = {
         "kind": "dataset sensitivity",
         "label": LABEL,
-        **settings(experiment),
+        **settings(config),
         "pool": len(study.loaded.split.pool),
-        "noise_scaled_to": f"{experiment.game.scheme.privacy.sensitivity} sensitivity",
+        "noise_scaled_to": f"{config.privacy.sensitivity} sensitivity",
         "global_sensitivity": study.largest.bound,
         "dissimilarity": first.pair.measure,
         "choice": first.choice,
@@ -85,7 +85,7 @@ def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
 
 def told(study: Study) -> Told:
     """Return what the study says, with its tables and figures."""
-    data, chosen = study.experiment.data.name, study.candidates[0]
+    data, chosen = study.config.data.name, study.candidates[0]
 
     def sections() -> Iterator[doc.Block]:
         yield from _records(study)
@@ -97,7 +97,7 @@ def told(study: Study) -> Told:
         "",
         sections,
         kind="Dataset sensitivity",
-        name=study.experiment.run.name,
+        name=study.config.run.name,
         played=counted(len(chosen.course), "training"),
         data=f"{data}, {len(study.loaded.split.members)} records",
         answer=verdict(study),
@@ -179,7 +179,7 @@ def _courses(study: Study) -> list[doc.Block]:
         "Local sensitivity of the challenge in every step, against the global sensitivity, which "
         "the noise must cover. After Figure 5 of the core paper."
     )
-    neighbouring = study.experiment.game.scheme.privacy.neighbouring.value
+    neighbouring = study.config.privacy.neighbouring.value
     relation = Relation(neighbouring, study.candidates[0].course, bound)
     return [
         doc.Figure("by-pair", training_figures.by_pair(followed, bound), "", distributions),

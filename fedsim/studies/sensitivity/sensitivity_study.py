@@ -20,7 +20,7 @@ from adversaries.neighbours import dataset_sensitivity
 from adversaries.neighbours.dataset_sensitivity import Pair, select
 from adversaries.neighbours.dissimilarity import measure
 from fedsim.common import device
-from fedsim.configuration.objects import Experiment
+from fedsim.configuration import Config
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
@@ -83,7 +83,7 @@ class Study:
         largest: of all pairs, at the first model of the first trial.
     """
 
-    experiment: Experiment
+    config: Config
     loaded: Federation
     candidates: tuple[PairCandidate, ...]
     largest: Largest
@@ -94,7 +94,7 @@ class Study:
 
 
 def study(
-    experiment: Experiment,
+    config: Config,
     batch: int,
     top: int = 3,
     trials: int = 20,
@@ -106,50 +106,46 @@ def study(
         batch: number of trials that are trained at a time (see `plan.fit_batch`).
         progress: receives the share of the work that is done.
     """
-    check_study(experiment, top, trials)
-    rules = experiment.game
-    loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
-    between = _Dissimilarities(experiment, loaded)
+    check_study(config, top, trials)
+    loaded, neighbouring = federation.load(config), config.privacy.neighbouring
+    between = _Dissimilarities(config, loaded)
     ranked = between.ranked(top)
-    theta = challenge.initial_parameters(rules, loaded).to(loaded.device)
+    theta = challenge.initial_parameters(config, loaded).to(loaded.device)
     found = largest(loaded, theta, neighbouring, lambda done: progress(done / 4))
     ranked.append(("worst", 1, between.pair(found.record, found.replacement)))
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
-    sensitivities = follow(
-        experiment, batch, pairs, trials, lambda done: progress((1 + 3 * done) / 4)
-    )
+    sensitivities = follow(config, batch, pairs, trials, lambda done: progress((1 + 3 * done) / 4))
     candidates = tuple(
         PairCandidate(
             choice, place, pair, int(loaded.client_of[pair.record]), sensitivities[:, :, i]
         )
         for i, (choice, place, pair) in enumerate(ranked)
     )
-    return Study(experiment, loaded, candidates, found)
+    return Study(config, loaded, candidates, found)
 
 
-def check_study(experiment: Experiment, top: int, trials: int) -> None:
+def check_study(config: Config, top: int, trials: int) -> None:
     """Raise InputError, before the work, if the configuration or a number is not allowed."""
-    rules = experiment.game
-    given = rules.challenge
-    rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
+    given = config.challenge
+    rounds.refuse_unplayed(config, rounds.SENSITIVITY)
     for name, number in (("trials", trials), ("top", top)):
         if number < 1:
             raise InputError(f"{name} is {number}; give 1 or more")
     measure(given.dissimilarity)
-    loaded = federation.load(experiment)
+    loaded = federation.load(config)
     dataset_sensitivity.check_choice(
-        rules.scheme.privacy.neighbouring.value,
+        config.privacy.neighbouring.value,
         "max",
         top,
         len(_among(given.client, loaded)),
         len(loaded.split.pool),
     )
     if given.record >= 0:
-        challenge.choose(experiment)
+        challenge.choose(config)
 
 
 def follow(
-    experiment: Experiment,
+    config: Config,
     batch: int,
     pairs: Sequence[gradient_sensitivity.Pair],
     trials: int,
@@ -163,20 +159,19 @@ def follow(
     Returns:
         Local sensitivities, float64 [T, k, m].
     """
-    rules, scheme = experiment.game, experiment.game.scheme
-    rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
-    loaded, length = federation.load(experiment), scheme.training.rounds
-    check_pairs(loaded, pairs, scheme.privacy.neighbouring)
-    multiplier = privacy.noise_multiplier(scheme)
+    rounds.refuse_unplayed(config, rounds.SENSITIVITY)
+    loaded, length = federation.load(config), config.training.rounds
+    check_pairs(loaded, pairs, config.privacy.neighbouring)
+    multiplier = privacy.noise_multiplier(config)
     sensitivities = np.empty((trials, length, len(pairs)))
 
     def release(round: Round) -> Tensor:
         measured = pair_sensitivities(loaded, round.theta, pairs)
         sensitivities[round.rows, round.number - 1] = measured
-        local = scheme.privacy.sensitivity == "local"
+        local = config.privacy.sensitivity == "local"
         return round.clean_sum() + round.noise(multiplier, measured[:, 0] if local else None)
 
-    for _ in rounds.trained(rules, loaded, trials, batch, release, progress=progress):
+    for _ in rounds.trained(config, loaded, trials, batch, release, progress=progress):
         pass  # `release` measures the rounds
     return sensitivities
 
@@ -184,11 +179,11 @@ def follow(
 class _Dissimilarities:
     """Distances between the records of D, [n, *shape], and those of the pool."""
 
-    def __init__(self, experiment: Experiment, loaded: Federation) -> None:
-        rules, split = experiment.game, loaded.split
-        features = partial(challenge.compared_features, rules, loaded)
-        self._experiment, self._loaded, self._given = experiment, loaded, rules.challenge
-        self._relation = rules.scheme.privacy.neighbouring
+    def __init__(self, config: Config, loaded: Federation) -> None:
+        split = loaded.split
+        features = partial(challenge.compared_features, config, loaded)
+        self._experiment, self._loaded, self._given = config, loaded, config.challenge
+        self._relation = config.privacy.neighbouring
         self._features = features(split.members_records.features)
         replaced = self._relation is Neighbouring.REPLACE
         self._pool = features(split.pool_records.features) if replaced else None
@@ -196,7 +191,7 @@ class _Dissimilarities:
         self._among = _among(self._given.client, loaded)
         self._how: dict[str, Any] = {
             "columns": challenge.columns_of(loaded),
-            "threads": device.threads(experiment.run.threads),
+            "threads": device.threads(config.run.threads),
         }
 
     def ranked(self, top: int) -> list[tuple[str, int, Pair]]:

@@ -22,5 +22,5 @@ def test_a_training_with_a_delta_above_one_over_the_units_is_refused(unit, large
 def test_an_experiment_is_warned(small):
     for delta, warned in ((1 / 24, False), (0.5, True)):
         config = small({"privacy.delta": delta})
-        texts = guarantee.cautions(config.game, config.run.precision)
+        texts = guarantee.cautions(config)
         assert any("above 1/24" in text for text in texts) is warned

@@ -11,17 +11,17 @@ from fedsim.game.challenge import choose, embed, initial_parameters, worlds
 
 def test_add_remove_takes_the_record_farthest_from_all_others(small):
     config = small()
-    features = federation.load(config.experiment).split.members_records.features
-    chosen = choose(config.experiment)
+    features = federation.load(config).split.members_records.features
+    chosen = choose(config)
     assert chosen.record == euclidean(features, features).sum(1).argmax()
     assert chosen.replacement is None
 
 
 def test_replace_takes_the_farthest_pair(small):
     config = small({"privacy.neighbouring": "replace"})
-    split = federation.load(config.experiment).split
+    split = federation.load(config).split
     distances = euclidean(split.members_records.features, split.pool_records.features)
-    chosen = choose(config.experiment)
+    chosen = choose(config)
     best = np.unravel_index(distances.argmax(), distances.shape)
     assert (chosen.record, chosen.replacement) == best
     assert chosen.distance == pytest.approx(distances.max())
@@ -31,7 +31,7 @@ def test_a_given_pair_is_taken(small):
     chosen = choose(
         small(
             {"privacy.neighbouring": "replace", "challenge.record": 5, "challenge.replacement": 7}
-        ).experiment
+        )
     )
     assert (chosen.record, chosen.replacement, chosen.measure) == (5, 7, "given")
 
@@ -40,10 +40,10 @@ def test_a_given_pair_is_taken(small):
 @pytest.mark.parametrize("client", range(3))
 def test_with_a_given_client_its_own_records_alone_are_compared(client, neighbouring, small):
     config = small({"challenge.client": client, "privacy.neighbouring": neighbouring})
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     own = known.owned_by(client)
     features, pool = known.split.members_records.features[own], known.split.pool_records.features
-    chosen = choose(config.experiment)
+    chosen = choose(config)
     assert chosen.client == client
     if neighbouring == "replace":
         distances = euclidean(features, pool)
@@ -58,8 +58,8 @@ def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(small):
     config = small(
         {"challenge.space": "embedding", "privacy.neighbouring": "replace", "model.name": "mlp"}
     )
-    known = federation.load(config.experiment)
-    theta = initial_parameters(config.game, known)
+    known = federation.load(config)
+    theta = initial_parameters(config, known)
     split = known.split
     distances = euclidean(
         *(
@@ -67,7 +67,7 @@ def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(small):
             for part in (split.members_records, split.pool_records)
         )
     )
-    chosen = choose(config.experiment)
+    chosen = choose(config)
     best = np.unravel_index(distances.argmax(), distances.shape)
     assert (chosen.record, chosen.replacement) == best
     assert chosen.distance == pytest.approx(distances.max())
@@ -76,25 +76,23 @@ def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(small):
 @pytest.mark.parametrize("measure", ["ssim", "hamming", "gower"])
 def test_an_embedding_has_no_pixels_bits_or_columns(measure, small):
     with pytest.raises(InputError, match=r"space is \"embedding\".*choose euclidean"):
-        choose(
-            small({"challenge.space": "embedding", "challenge.dissimilarity": measure}).experiment
-        )
+        choose(small({"challenge.space": "embedding", "challenge.dissimilarity": measure}))
 
 
 def test_a_search_reports_its_progress_and_is_made_once(small):
     config = small({"data.seed": 11})
     done = []
-    first = choose(config.experiment, done.append)
+    first = choose(config, done.append)
     assert done[-1] == 1
     done.clear()
-    assert choose(config.experiment, done.append) is first
-    assert choose(config.experiment) is first
+    assert choose(config, done.append) is first
+    assert choose(config) is first
     assert not done
 
 
 @pytest.mark.parametrize("record", range(0, 24, 4))
 def test_the_adversary_never_holds_the_challenge_record(record, small):
-    chosen = choose(small({"challenge.record": record}).experiment)
+    chosen = choose(small({"challenge.record": record}))
     assert chosen.adversary != chosen.client
 
 
@@ -114,7 +112,7 @@ def test_the_adversary_never_holds_the_challenge_record(record, small):
 )
 def test_a_pair_that_does_not_exist_is_refused(changes, complaint, small):
     with pytest.raises(InputError, match=complaint):
-        choose(small(changes).experiment)
+        choose(small(changes))
 
 
 @pytest.mark.parametrize("trials", [2, 10, 1000])
@@ -139,12 +137,12 @@ CLIENT = {"privacy.unit": "client", "federation.partition": "dirichlet"}
 
 def test_at_client_level_the_client_farthest_from_the_others_is_chosen(small):
     config = small(CLIENT)
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     features = known.split.members_records.features
     apart = euclidean(features, features)
     inside = known.client_of == np.arange(3)[:, None]
     means = [apart[own][:, ~own].mean() for own in inside]
-    chosen = choose(config.experiment)
+    chosen = choose(config)
     assert chosen.client == np.argmax(means)
     assert chosen.distance == pytest.approx(means[chosen.client])
     assert (chosen.record, chosen.replacement) == (None, None)
@@ -152,13 +150,13 @@ def test_at_client_level_the_client_farthest_from_the_others_is_chosen(small):
 
 @pytest.mark.parametrize("client", range(3))
 def test_a_given_client_is_taken_and_is_not_the_adversary(client, small):
-    chosen = choose(small(CLIENT | {"challenge.client": client}).experiment)
+    chosen = choose(small(CLIENT | {"challenge.client": client}))
     assert (chosen.client, chosen.measure, chosen.distance) == (client, "given", None)
     assert chosen.adversary != client
 
 
 def test_a_pool_too_small_to_replace_a_client_is_refused(small):
     replaced = CLIENT | {"privacy.neighbouring": "replace", "federation.partition": "iid"}
-    assert choose(small(replaced | {"data.pool": 8}).experiment).replacement is None
+    assert choose(small(replaced | {"data.pool": 8})).replacement is None
     with pytest.raises(InputError, match="has 8 records, but the pool has 7"):
-        choose(small(replaced | {"data.pool": 7}).experiment)
+        choose(small(replaced | {"data.pool": 7}))

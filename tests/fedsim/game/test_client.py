@@ -16,9 +16,9 @@ from fedsim.learning.training import clipped_block, models
 
 
 def _federation(config):
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config.game, known.split.dataset), 0, range(4)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(4)
     )
     return known, theta
 
@@ -99,7 +99,7 @@ def test_a_gradient_longer_than_the_clipping_norm_stops_everything(small, monkey
 
 def _plain_client(config, known, client, theta, noise):
     """Train one client's copy by autograd, record by record; return its last model and R."""
-    model = federation.build_model(config.game, known.split.dataset)
+    model = federation.build_model(config, known.split.dataset)
     torch.nn.utils.vector_to_parameters(theta.clone(), model.parameters())
     features, labels = known.members(known.owned_by(client))
     sent = torch.zeros(len(theta), dtype=torch.float64)
@@ -133,7 +133,7 @@ def test_local_steps_are_those_of_a_plain_loop_and_the_server_averages_the_model
             lambda model, _, client=client: clean_sum(known, client, model),
             theta,
             4,
-            local_step_size(config.scheme, 1),
+            local_step_size(config, 1),
             lambda step, client=client: noises[client, step - 1],
         )
         model, expected = _plain_client(config, known, client, theta[2], noises[client, :, 2])
@@ -156,11 +156,9 @@ def test_the_local_rate_is_the_servers_unless_given_and_follows_the_schedule(sma
     halved = {"training.schedule": "linear", "training.rounds": 2}
     given = {"training.local-learning-rate": 0.2}
     per_record = 3 / 24
-    assert local_step_size(small(local).scheme, 2) == pytest.approx(0.8 * per_record)
-    assert local_step_size(small(local | halved).scheme, 2) == pytest.approx(0.4 * per_record)
-    assert local_step_size(small(local | halved | given).scheme, 2) == pytest.approx(
-        0.1 * per_record
-    )
+    assert local_step_size(small(local), 2) == pytest.approx(0.8 * per_record)
+    assert local_step_size(small(local | halved), 2) == pytest.approx(0.4 * per_record)
+    assert local_step_size(small(local | halved | given), 2) == pytest.approx(0.1 * per_record)
 
 
 @pytest.mark.parametrize("steps", [1, 4])

@@ -69,9 +69,9 @@ def _game(client, trials, round=1):
 
 
 def _federation(config, trials=4):
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config.game, known.split.dataset), 0, range(trials)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(trials)
     )
     return known, theta
 
@@ -96,7 +96,7 @@ def test_the_update_is_that_of_plain_sgd_on_the_clients_records(size, neighbouri
     known, theta = _federation(config)
     client, trials = 1, range(5, 9)
     positions = known.owned_by(client)
-    found = challenge_contributions(KnownRound(config.game, known, _game(client, trials, 2), theta))
+    found = challenge_contributions(KnownRound(config, known, _game(client, trials, 2), theta))
     plan = schedule(config.training, 0, trials, 2, client, len(positions))
     plan = np.broadcast_to(plan, (4, *plan.shape[1:]))
     worlds = [known.members(positions)]
@@ -148,18 +148,16 @@ def test_no_client_moves_the_sum_further_than_the_norm(norm, small):
     config = small(CLIENT | {"training.clipping-norm": norm, "training.local-learning-rate": 5.0})
     known, theta = _federation(config)
     for j in range(3):
-        found = contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
+        found = contribution(KnownRound(config, known, _game(0, range(4)), theta), j)
         assert float(found.norm(dim=1).max()) <= norm
 
 
 def test_each_trial_sends_what_its_world_says(small):
     config = small(CLIENT | {"privacy.neighbouring": "replace"})
     known, theta = _federation(config)
-    present, absent = challenge_contributions(
-        KnownRound(config.game, known, _game(0, range(4)), theta)
-    )
+    present, absent = challenge_contributions(KnownRound(config, known, _game(0, range(4)), theta))
     worlds = torch.tensor([True, False, True, False])
-    found = contribution(KnownRound(config.game, known, _game(0, range(4)), theta), 0, worlds)
+    found = contribution(KnownRound(config, known, _game(0, range(4)), theta), 0, worlds)
     for trial, world in enumerate(worlds):
         assert torch.equal(found[trial], present[trial] if world else absent[trial])
     assert not torch.allclose(present, absent)
@@ -181,7 +179,7 @@ def test_an_order_depends_on_the_trials_number_and_not_on_its_batch(small):
 
 
 def _sent(config, known, clients, theta):
-    update = trained(KnownRound(config.game, known, _game(0, range(4)), theta), clients)
+    update = trained(KnownRound(config, known, _game(0, range(4)), theta), clients)
     return clip(update, config.training.clipping_norm)
 
 
@@ -198,9 +196,7 @@ def test_clients_train_together_as_each_does_alone(partition, small):
         assert len({sizes[j] for j in group}) == 1
         for j, found in zip(group, _sent(config, known, group, theta), strict=True):
             torch.testing.assert_close(found, alone[j], rtol=1e-4, atol=1e-6)
-    total = local_training.total(
-        KnownRound(config.game, known, _game(0, range(4)), theta), range(5)
-    )
+    total = local_training.total(KnownRound(config, known, _game(0, range(4)), theta), range(5))
     torch.testing.assert_close(total, torch.stack(alone).sum(0), rtol=1e-4, atol=1e-6)
 
 
@@ -208,7 +204,7 @@ def test_one_process_trains_the_clients_that_are_asked_together(small, monkeypat
     config = small(CLIENT | {"federation.clients": 6, "data.records": 60})
     known, theta = _federation(config)
     alone = [
-        contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j) for j in range(6)
+        contribution(KnownRound(config, known, _game(0, range(4)), theta), j) for j in range(6)
     ]
     batches = []
     original = local_training.trained
@@ -220,11 +216,11 @@ def test_one_process_trains_the_clients_that_are_asked_together(small, monkeypat
     monkeypatch.setattr(local_training, "trained", watched)
     with local_training.played([0, 2, 3, 5]):
         found = [
-            contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
+            contribution(KnownRound(config, known, _game(0, range(4)), theta), j)
             for j in (0, 2, 3, 5)
         ]
         # Another model than that which the others trained from is trained from by itself.
-        other = contribution(KnownRound(config.game, known, _game(0, range(4)), theta + 1), 0)
+        other = contribution(KnownRound(config, known, _game(0, range(4)), theta + 1), 0)
     assert [sorted(each) for each in batches] == [[0, 2, 3, 5], [0]]
     for j, sent in zip((0, 2, 3, 5), found, strict=True):
         torch.testing.assert_close(sent, alone[j], rtol=1e-4, atol=1e-6)
@@ -242,11 +238,11 @@ def test_a_client_that_diverges_fails_alone(small, monkeypatch):
         return found
 
     monkeypatch.setattr(local_training, "trained", diverging)
-    seen = KnownRound(config.game, known, _game(0, range(4)), theta)
+    seen = KnownRound(config, known, _game(0, range(4)), theta)
     with local_training.played(range(6)):
         for j in (0, 1, 2, 4, 5):
             assert (
-                contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
+                contribution(KnownRound(config, known, _game(0, range(4)), theta), j)
                 .isfinite()
                 .all()
             )
@@ -337,14 +333,14 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(mode, sma
     theta = torch.tensor(messages.only(received["train"].array_records[messages.MODEL]))
     final = received["evaluate"].array_records
     aggregate = torch.tensor(messages.only(final[messages.AGGREGATE])).double()
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     game = _game(target_client, trials)
     rest = sum(
-        contribution(KnownRound(config.game, known, game, theta), j)
+        contribution(KnownRound(config, known, game, theta), j)
         for j in range(3)
         if j != target_client
     )
-    present, absent = challenge_contributions(KnownRound(config.game, known, game, theta))
+    present, absent = challenge_contributions(KnownRound(config, known, game, theta))
     scale = torch.full((8,), 2.0 if mode["privacy.neighbouring"] == "replace" else 1.0)
     if mode["privacy.sensitivity"] == "local":
         scale = (present - absent).norm(dim=1)
@@ -373,7 +369,7 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(small, tmp_path
     """What is left of each round's aggregate, share by share, is the seed tree's noise."""
     config = small(CLIENT | {"privacy.sensitivity": "local", "federation.partition": "dirichlet"})
     grid, transcript, chosen = _record(config, tmp_path / "run")
-    known, target_client, trials = federation.load(config.experiment), chosen["client"], range(8)
+    known, target_client, trials = federation.load(config), chosen["client"], range(8)
     received = [
         content.array_records
         for kind, content in grid.recorded[chosen["adversary"]]
@@ -386,9 +382,9 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(small, tmp_path
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
         game = _game(target_client, trials, round)
         rest = local_training.total(
-            KnownRound(config.game, known, game, theta), {0, 1, 2} - {target_client}
+            KnownRound(config, known, game, theta), {0, 1, 2} - {target_client}
         )
-        pair = challenge_contributions(KnownRound(config.game, known, game, theta))
+        pair = challenge_contributions(KnownRound(config, known, game, theta))
         noise = aggregate - rest - torch.where(worlds, *pair)
         std = 1.5 * (pair[0] - pair[1]).norm(dim=1, keepdim=True)
         drawn = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))
@@ -463,7 +459,7 @@ def test_the_membership_attack_goes_by_the_mean_loss_of_the_clients_records(smal
     config = small(CLIENT)
     grid, transcript, chosen = _record(config, tmp_path / "run")
     final = dict(grid.recorded[chosen["adversary"]])["evaluate"].array_records[messages.MODEL]
-    known, theta = federation.load(config.experiment), torch.tensor(messages.only(final))
+    known, theta = federation.load(config), torch.tensor(messages.only(final))
     losses, _ = known.evaluate(theta, *known.members(np.arange(24)))
     inside = known.client_of == chosen["client"]
     expected = losses[:, inside].mean(1) <= losses[:, ~inside].mean(1)
@@ -478,7 +474,7 @@ def test_the_report_names_the_client_and_its_data(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(RecordingGrid(config), preflight(config), directory)
     report = directory.read_json("report.json")
-    size = int((federation.load(config.experiment).client_of == 1).sum())
+    size = int((federation.load(config).client_of == 1).sum())
     assert report["unit"] == "client"
     assert (report["challenge"]["client"], report["challenge"]["records"]) == (1, size)
     assert report["challenge"]["record"] is None

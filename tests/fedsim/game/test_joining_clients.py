@@ -58,7 +58,7 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
     config = small(SAMPLED)
     grid, directory = RecordingGrid(config), RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(grid, preflight(config), directory)
-    transcript, known = directory.read_arrays("transcript.npz"), federation.load(config.experiment)
+    transcript, known = directory.read_arrays("transcript.npz"), federation.load(config)
     record = directory.read_json("facts.json")["challenge"]["record"]
     assert known.client_of[record] == 0
     worlds, trials, records = torch.tensor(transcript["worlds"]), range(8), len(known.client_of)
@@ -141,5 +141,5 @@ def test_the_noise_is_for_the_client_that_joins_most_rounds(rate, small):
     most = int(np.sum(there, axis=0).max())
     assert histories(config.participation, config.training.rounds) == (((5, most),),)
     assert most < 30
-    mechanism = Mechanism.alike(privacy.noise_multiplier(config.scheme), most, rate)
+    mechanism = Mechanism.alike(privacy.noise_multiplier(config), most, rate)
     assert PLD.epsilon(mechanism, config.privacy.delta) == pytest.approx(1.5, rel=1e-5)

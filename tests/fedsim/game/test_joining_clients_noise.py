@@ -78,13 +78,13 @@ class RecordingGrid(InProcessGrid):
 
 def _sums(config, there, round, theta, record):
     """Return what those who joined add besides the target, and what the target does."""
-    known, trials = federation.load(config.experiment), range(8)
+    known, trials = federation.load(config), range(8)
     if config.privacy.unit == "client":
         game = RoundGame(round, trials, Z, TARGET, None, None)
-        rest = local_training.total(KnownRound(config.game, known, game, theta), there - {TARGET})
+        rest = local_training.total(KnownRound(config, known, game, theta), there - {TARGET})
         return (
             rest,
-            local_training.contribution(KnownRound(config.game, known, game, theta), TARGET),
+            local_training.contribution(KnownRound(config, known, game, theta), TARGET),
             None,
         )
     coins = sampling.participation(0, trials, round, len(known.client_of), RATE)
@@ -130,9 +130,7 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
         aggregate = torch.tensor(messages.only(sent[messages.AGGREGATE])).double()
         rest, own, coin = _sums(config, there, round, theta, record)
         # Each adds the whole noise, or its share of what as many as are expected add.
-        grid_of = (
-            fixed_point.agreed(config.scheme, Z, theta.shape[1]) if trust == "distributed" else None
-        )
+        grid_of = fixed_point.agreed(config, Z, theta.shape[1]) if trust == "distributed" else None
         std = Z * config.training.clipping_norm
         if grid_of is not None:
             std = Z * grid_of.sensitivity / np.sqrt(JOINING * CLIENTS)
@@ -200,7 +198,7 @@ def test_noise_is_for_the_client_who_is_worst_off(unit, trust, vantage, small):
     wanted = {"privacy.noise-multiplier": 0.0, "privacy.epsilon": 1.5, "training.rounds": 20}
     place = {"federation.trust": trust, "federation.vantage": vantage}
     config = small(UNITS[unit] | wanted | place)
-    nominal, delta = privacy.noise_multiplier(config.scheme), config.privacy.delta
+    nominal, delta = privacy.noise_multiplier(config), config.privacy.delta
     rounds = [np.flatnonzero(sampling.joined(0, i, CLIENTS, JOINING)) for i in range(1, 21)]
     spent = []
     for client in range(CLIENTS):
@@ -215,7 +213,7 @@ def test_noise_is_for_the_client_who_is_worst_off(unit, trust, vantage, small):
                 steps.compose(dp_accounting.PoissonSampledDpEvent(rate, step))
         spent.append(steps.get_epsilon(delta))
     assert max(spent) == pytest.approx(1.5, rel=4e-3)
-    described = privacy.describe(config.scheme, nominal)
+    described = privacy.describe(config, nominal)
     found = accountant("pld").epsilon(described.towards(Vantage(vantage)), delta)
     assert found == pytest.approx(1.5, rel=1e-6)
 
@@ -227,7 +225,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(small, tmp_p
     def spent(rounds):
         return max(
             privacy.epsilon_of(
-                config.scheme,
+                config,
                 privacy.Counts(
                     planned_kind(config.training, config.participation, nominal, round)
                     for round in range(1, rounds + 1)
@@ -251,7 +249,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(small, tmp_p
     server_app.carry_out(grid, plan, directory)
     rows = ledger.read(directory)
     assert len(rows) == plan.rounds
-    worst = spending.describe(limited.scheme, nominal, rows).towards(vantage)
+    worst = spending.describe(limited, nominal, rows).towards(vantage)
     assert PLD.epsilon(worst, limited.privacy.delta) == pytest.approx(spent(plan.rounds))
     said = json.loads(directory.path.joinpath("report.json").read_text())["budget"]
     assert said["rounds_run"] == plan.rounds

@@ -39,7 +39,7 @@ def play(small, run, monkeypatch):
 
 
 def _models(config, trials=3):
-    size = sum(each.numel() for each in federation.load(config.experiment).model.parameters())
+    size = sum(each.numel() for each in federation.load(config).model.parameters())
     return torch.randn(trials, size, generator=torch.Generator().manual_seed(1)) / 10
 
 
@@ -54,21 +54,21 @@ def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small):
 
 
 def test_canaries_are_planted_at_the_clients_in_turn(small):
-    assert one_run.hosts(small({"canaries.count": 5}).game).tolist() == [0, 1, 2, 0, 1]
+    assert one_run.hosts(small({"canaries.count": 5})).tolist() == [0, 1, 2, 0, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_clients_canaries_add_up_to_those_that_are_in(kind, small):
     config = small(_planted(kind))
-    known, models, trials = federation.load(config.experiment), _models(config), range(3)
+    known, models, trials = federation.load(config), _models(config), range(3)
     each = _one_by_one(config, models)
     coins = torch.from_numpy(
         one_run.included(config.canaries.count, config.run.seed, trials)
     ).double()
     for clients in ([0], [1, 2], [0, 1, 2]):
-        there = torch.from_numpy(np.isin(one_run.hosts(config.game), clients))
+        there = torch.from_numpy(np.isin(one_run.hosts(config), clients))
         expected = torch.einsum("tmp,tm->tp", each, coins * there)
-        found = one_run.planted(config.game, known, clients, models, trials)
+        found = one_run.planted(config, known, clients, models, trials)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     assert each.norm(dim=-1).max() <= config.training.clipping_norm * (1 + 1e-6)
 
@@ -86,7 +86,7 @@ def _one_by_one(config, models):
 
 def _gradients(config, models):
     """Return the clipped gradients of the mislabelled records one by one, [T, m, P]."""
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     positions, labels = one_run.mislabelled(config.run.seed, config.canaries.count, known)
     found = [
         known.clipper.clipped_gradients(
@@ -100,23 +100,23 @@ def _gradients(config, models):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_score_is_the_inner_product_with_what_the_canary_adds(kind, small, monkeypatch):
     config = small(_planted(kind))
-    known, models = federation.load(config.experiment), _models(config)
+    known, models = federation.load(config), _models(config)
     released = torch.randn(models.shape, generator=torch.Generator().manual_seed(2))
     expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), released.double())
-    whole = one_run.scores(config.game, known, models, released)
+    whole = one_run.scores(config, known, models, released)
     torch.testing.assert_close(whole, expected, rtol=0, atol=1e-6)
     monkeypatch.setattr(one_run, "FORMED", 7 * models.numel())
-    torch.testing.assert_close(one_run.scores(config.game, known, models, released), whole)
+    torch.testing.assert_close(one_run.scores(config, known, models, released), whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_auditor_who_knows_the_data_leaves_them_out(kind, small):
     config = small(_planted(kind) | {"canaries.known-data": True})
-    known, models = federation.load(config.experiment), _models(config)
+    known, models = federation.load(config), _models(config)
     data = known.clipped_sum(models, np.arange(24))
-    added = one_run.planted(config.game, known, range(3), models, range(3))
+    added = one_run.planted(config, known, range(3), models, range(3))
     assert added is not None
-    found = one_run.scores(config.game, known, models, data + added)
+    found = one_run.scores(config, known, models, data + added)
     expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), added)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
@@ -151,9 +151,9 @@ def test_directions_are_the_same_kept_or_drawn_again(small, monkeypatch):
 
 def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small):
     config = small(_planted("mislabelled"))
-    split = federation.load(config.experiment).split
+    split = federation.load(config).split
     positions, labels = one_run.mislabelled(
-        config.run.seed, config.canaries.count, federation.load(config.experiment)
+        config.run.seed, config.canaries.count, federation.load(config)
     )
     assert len(set(positions.tolist())) == COUNT
     assert (labels != split.pool_records.labels[positions]).all()
@@ -282,9 +282,9 @@ def test_less_noise_than_claimed_is_an_alarm(small):
             "canary_scores": coins + noise * rng.standard_normal((1, 1000)),
             "canaries_included": coins,
         }
-        found = one_run_report.report(config.game, arrays, claimed, 1e-5, 0.95)
+        found = one_run_report.report(config, arrays, claimed, 1e-5, 0.95)
         assert found is not None
-        alarms[noise] = verdicts.alarms(one_run_report.checks(found, config.game, arrays, 1e-5))
+        alarms[noise] = verdicts.alarms(one_run_report.checks(found, config, arrays, 1e-5))
     assert not alarms[2.0]
     assert "more than the claimed noise allows" in alarms[0.2]["one_run"]
 

@@ -92,7 +92,7 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(s
     config = small(SAMPLED)
     grid, transcript, adversary = _recorded(config, tmp_path / "run")
     known, trials, worlds = (
-        federation.load(config.experiment),
+        federation.load(config),
         range(8),
         torch.tensor(transcript["worlds"]),
     )
@@ -100,14 +100,14 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(s
     total = torch.zeros(8, dtype=torch.float64)
     for round, (before, after) in enumerate(itertools.pairwise(sent), start=1):
         game = RoundGame(round, trials, 1.5, 2, None, None)
-        coins = coins_of(config.game, known, game)
+        coins = coins_of(config, known, game)
         assert coins is not None
         there = set(coins[0].nonzero()[:, 0].tolist()) - {2}
         assert grid.asked[round] == there | {2, adversary}
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
-        rest = local_training.total(KnownRound(config.game, known, game, theta), there)
-        present, absent = challenge_contributions(KnownRound(config.game, known, game, theta))
+        rest = local_training.total(KnownRound(config, known, game, theta), there)
+        present, absent = challenge_contributions(KnownRound(config, known, game, theta))
         assert not absent.any()
         std = 1.5 * config.training.clipping_norm
         noise = torch.from_numpy(gaussian_noise(0, trials, round, SERVER, theta.shape[1]))
@@ -163,7 +163,7 @@ def test_a_clients_guarantee_is_that_of_sampled_gaussian_steps(small):
     config = small(SAMPLED | {"training.rounds": 30})
     step = dp_accounting.PoissonSampledDpEvent(RATE, dp_accounting.GaussianDpEvent(1.5))
     theirs = pld.PLDAccountant().compose(step, 30).get_epsilon(1e-3)
-    ours = accountant("pld").epsilon(privacy.mechanism(config.scheme, 1.5), 1e-3)
+    ours = accountant("pld").epsilon(privacy.mechanism(config, 1.5), 1e-3)
     # Both are upper bounds, of other grids.
     assert ours == pytest.approx(theirs, rel=2e-3)
 
@@ -177,7 +177,7 @@ def test_the_advantage_is_the_total_variation_of_sampled_steps(small, run):
     found = run(config)
     assert (found["sensitivities"] > 0.999e-3).all()
     wins = int(((found["log_odds"][:, -1] > 0) == found["worlds"]).sum())
-    mechanism = privacy.mechanism(config.scheme, 1.5)
+    mechanism = privacy.mechanism(config, 1.5)
     advantage = accountant("pld").delta(mechanism, 0.0)
     # The threshold 0 attains the total variation: a win has probability 1/2 + TV/2.
     assert stats.binomtest(wins, 6000, (1 + advantage) / 2).pvalue > 1e-3

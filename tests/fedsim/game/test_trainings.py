@@ -13,7 +13,7 @@ from fedsim.game.trainings import Setting
 
 
 def setting(config):
-    return Setting(config, privacy.noise_multiplier(config.scheme))
+    return Setting(config, privacy.noise_multiplier(config))
 
 
 CASES = {
@@ -31,7 +31,7 @@ def test_a_batch_of_one_setting_trains_as_a_run_does(changes, small, run):
     values["audit.attacks"] = "none"
     config = small({**values, **changes, "federation.trust": "central"})
     transcript = run(config)
-    loaded = federation.load(config.experiment)
+    loaded = federation.load(config)
     theta = trainings.trained([setting(config)], loaded, 4)
     losses, _ = loaded.evaluate(theta, *loaded.held_out())
     first = losses[:1].mean(1)
@@ -47,9 +47,9 @@ def test_settings_of_one_batch_train_as_each_alone(small):
     ]
     settings = [setting(config) for config in configs]
     settings[1] = replace(settings[1], noise_multiplier=0.0)
-    together = trainings.trained(settings, federation.load(configs[0].experiment), 2)
+    together = trainings.trained(settings, federation.load(configs[0]), 2)
     for at, each in enumerate(settings):
-        alone = trainings.trained([each], federation.load(each.config.experiment), 2)
+        alone = trainings.trained([each], federation.load(each.config), 2)
         torch.testing.assert_close(together[2 * at : 2 * at + 2], alone, rtol=1e-4, atol=1e-5)
     # Without noise, trainings differ only in their first models, which settings share.
     assert not torch.equal(together[0], together[1])
@@ -71,8 +71,8 @@ def test_clients_noise_adds_up(changes, sources, small):
     """
     sgd = {"training.optimizer": "sgd", "training.learning-rate": 1e-3}
     config = small({**changes, **sgd, "training.rounds": 1})
-    once, loaded = setting(config), federation.load(config.experiment)
-    loaded = replace(loaded, start=federation.initial_parameters(config.game, loaded, range(1))[0])
+    once, loaded = setting(config), federation.load(config)
+    loaded = replace(loaded, start=federation.initial_parameters(config, loaded, range(1))[0])
     spread = trainings.trained([once], loaded, 400).double().var(0).mean().sqrt()
     expected = 1e-3 / config.data.records * once.noise_multiplier * sources**0.5
     assert float(spread) == pytest.approx(expected * config.training.clipping_norm, rel=0.02)
@@ -80,8 +80,8 @@ def test_clients_noise_adds_up(changes, sources, small):
 
 def test_a_part_of_the_records_has_as_much_less_noise(small):
     config = small({"data.records": 400, "training.optimizer": "sgd", "training.rounds": 1})
-    once, loaded = setting(config), federation.load(config.experiment)
-    start = federation.initial_parameters(config.game, loaded, range(1))[0]
+    once, loaded = setting(config), federation.load(config)
+    start = federation.initial_parameters(config, loaded, range(1))[0]
     loaded = replace(loaded, start=start)
     whole, part = (
         trainings.trained([once], loaded, 200, records).var(0).mean().sqrt()
@@ -93,19 +93,19 @@ def test_a_part_of_the_records_has_as_much_less_noise(small):
 
 def test_public_records_stand_in_and_others_judge(small):
     config = small({"data.held-out": 90})
-    loaded = federation.load(config.experiment)
+    loaded = federation.load(config)
     public = trainings.on_public_records(loaded, 3, seed=0)
     trained, judging = set(public.split.members), set(public.split.held_out)
     assert (len(trained), len(judging), len(public.client_of)) == (60, 30, 60)
     assert trained | judging == set(loaded.split.held_out)
-    few = federation.load(small({"data.held-out": 30}).experiment)
+    few = federation.load(small({"data.held-out": 30}))
     with pytest.raises(InputError, match="30 public records stand in"):
         trainings.on_public_records(few, 3, seed=0)
 
 
 def test_other_numbers_are_other_trainings_and_local_steps_share_their_numbers(small):
     config = small({"training.sampling-rate": 0.5})
-    loaded = federation.load(config.experiment)
+    loaded = federation.load(config)
     first, later = (trainings.trained([setting(config)], loaded, 2, start=at) for at in (0, 2))
     assert not torch.equal(first[0], later[0])
     local = {"federation.trust": "local", "training.local-steps": 2}

@@ -570,7 +570,7 @@ def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
         for vantage in (found.observer for found in report.rows.values()):
             words = first.choose(replace(report, vantage=vantage)).split()
             changed = KINDS[kind] | {"federation.vantage": vantage}
-            scheme = from_run_config(to_run_config(Config()) | SIZE | changed).scheme
+            scheme = from_run_config(to_run_config(Config()) | SIZE | changed)
             if words:
                 rule.check_protectable(scheme)
                 assert words[-1] == vantage

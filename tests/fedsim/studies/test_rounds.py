@@ -56,13 +56,13 @@ def test_what_a_study_cannot_play_is_refused_in_whole_sentences(key, small):
     assert default in playable.values
     other = "another" if isinstance(default, str) else not default
     for study in rounds.ALL:
-        rounds.refuse_unplayed(small().game, study)
-        rules = _changed(small(), key, other).game
+        rounds.refuse_unplayed(small(), study)
+        config = _changed(small(), key, other)
         if study not in playable.studies:
-            rounds.refuse_unplayed(rules, study)
+            rounds.refuse_unplayed(config, study)
             continue
         with pytest.raises(InputError) as refused:
-            rounds.refuse_unplayed(rules, study)
+            rounds.refuse_unplayed(config, study)
         message = str(refused.value)
         assert message.startswith(f"{key} is ")
         assert f"which {study} cannot play. {playable.why} Set {key} = " in message
@@ -94,14 +94,14 @@ def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
     monkeypatch.setattr(training, "ServerOptimizer", Recorded)
     on_d = run(config)["worlds"]
     assert 0 < on_d.sum() < len(on_d)
-    loaded, nominal = federation.load(config.experiment), privacy.noise_multiplier(config.scheme)
+    loaded, nominal = federation.load(config), privacy.noise_multiplier(config)
     own = list[Tensor]()
 
     def release(round):
         own.append(round.theta)
         return round.clean_sum() + round.noise(nominal)
 
-    [last] = rounds.trained(config.game, loaded, len(on_d), len(on_d), release)
+    [last] = rounds.trained(config, loaded, len(on_d), len(on_d), release)
     for ours, theirs in zip([*own[1:], last], models, strict=True):
         np.testing.assert_allclose(ours[on_d], theirs[on_d], rtol=1e-5, atol=2e-5)
         assert not torch.allclose(ours[~on_d], theirs[~on_d], rtol=1e-4, atol=1e-4)
@@ -109,11 +109,11 @@ def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
 
 def test_trainings_come_in_batches_and_progress_reaches_all_of_them(small):
     config, reports = small(), list[float]()
-    loaded = federation.load(config.experiment)
+    loaded = federation.load(config)
 
     def models(batch):
         trained = rounds.trained(
-            config.game,
+            config,
             loaded,
             7,
             batch,
@@ -130,9 +130,9 @@ def test_trainings_come_in_batches_and_progress_reaches_all_of_them(small):
 
 def test_a_model_that_diverges_is_bad_input(small):
     config = small({"training.learning-rate": 1e38, "model.name": "mlp"})
-    loaded = federation.load(config.experiment)
+    loaded = federation.load(config)
     with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
-        list(rounds.trained(config.game, loaded, 2, 2, lambda round: round.clean_sum()))
+        list(rounds.trained(config, loaded, 2, 2, lambda round: round.clean_sum()))
 
 
 def test_no_study_steps_a_model_by_itself():

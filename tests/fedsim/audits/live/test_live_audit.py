@@ -105,7 +105,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     heard = live_report.assemble(audit, recorded.facts, 0.95).report
     assert heard["rows"]["auditor"]["limit"]["epsilon"] == pytest.approx(one, rel=1e-12)
     assert heard["details"]["released_epsilon"] == pytest.approx(everything, rel=1e-12)
-    charged = spending.describe_everything(config.scheme, 0.0, ledger.read(directory))
+    charged = spending.describe_everything(config, 0.0, ledger.read(directory))
     assert PLD.epsilon(charged.towards(Vantage.PARTICIPANT), delta) == pytest.approx(
         everything, rel=1e-12
     )

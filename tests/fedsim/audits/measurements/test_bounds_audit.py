@@ -24,7 +24,7 @@ def play(config, noise, trials=600, seed=0, spread=0.0):
 
     spread: of the challenge's sensitivity between the trials.
     """
-    mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
+    mechanism = privacy.mechanism(config, privacy.noise_multiplier(config))
     worlds = np.arange(trials) % 2 == 0
     draw = np.random.default_rng(seed).standard_normal(trials)
     log_odds = np.where(worlds, 0.5, -0.5) * mechanism.mu**2 + mechanism.mu * noise * draw
@@ -39,7 +39,7 @@ def play(config, noise, trials=600, seed=0, spread=0.0):
 
 def judged(config, mechanism, transcript):
     """Return the alarms, the bounds, and the name of the one that leads."""
-    audit = BoundsAudit(config.game, mechanism, transcript, 0.01)
+    audit = BoundsAudit(config, mechanism, transcript, 0.01)
     checks, found = audit.checks(1.3), audit.bounds(0.95)
     return verdicts.alarms(checks), found, bounds_audit.headline(found)
 

@@ -110,7 +110,7 @@ def test_a_run_records_the_challenges_loss_at_the_final_model(mode, small, tmp_p
     grid, directory = Watching(config), RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(grid, preflight(config), directory)
     transcript, facts = directory.read_arrays("transcript.npz"), directory.read_json("facts.json")
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     record = known.members(np.asarray([facts["challenge"]["record"]]))
     expected = known.evaluate(torch.tensor(grid.models[-1]), *record)[0][:, 0].numpy()
     np.testing.assert_array_equal(transcript["challenge_loss"], expected)

@@ -60,7 +60,7 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, 
     assert report.residuals.sampling is None
     assert report.residuals.noise.degrees_of_freedom == 12 * 649
     ends = report.residuals.noise.interval
-    sure = residual_report.report(config.scheme, seen, 0.99)
+    sure = residual_report.report(config, seen, 0.99)
     assert sure is not None
     assert sure.confidence == 0.99
     assert sure.noise.interval[0] < ends[0] < ends[1] < sure.noise.interval[1]

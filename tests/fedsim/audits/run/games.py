@@ -11,8 +11,8 @@ TRIALS, ROUNDS = 2000, 30
 def gaussian_game(config, strength=1.0, seed=0, trials=TRIALS):
     """Play the Gaussian game that a configuration describes; `strength` multiplies the signal."""
     generator = np.random.default_rng(seed)
-    nominal = privacy.noise_multiplier(config.scheme)
-    effective = privacy.mechanism(config.scheme, nominal).groups[0].noise_multiplier
+    nominal = privacy.noise_multiplier(config)
+    effective = privacy.mechanism(config, nominal).groups[0].noise_multiplier
     worlds = np.arange(trials) % 2 == 0
     step = strength / effective
     signs = np.where(worlds, 1, -1)[:, None]
@@ -25,7 +25,7 @@ def gaussian_game(config, strength=1.0, seed=0, trials=TRIALS):
         "true_positive_rate": generator.uniform(0.5, 0.7, trials),
         "false_positive_rate": generator.uniform(0.5, 0.7, trials),
         "challenge_is_member": generator.random(trials) < 0.5,
-        "epsilon_spent": spending.curve(config.scheme, nominal, []),
+        "epsilon_spent": spending.curve(config, nominal, []),
         "losses": np.linspace(2, 1, ROUNDS + 1)[:, None] + np.zeros((1, 3)),
         "accuracies": np.linspace(0.1, 0.8, ROUNDS + 1)[:, None] + np.zeros((1, 3)),
     }

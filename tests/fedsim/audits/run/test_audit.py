@@ -123,8 +123,8 @@ def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensiti
 def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small):
     keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "federation.clients": 5}
     central, local = small(keys), small(keys | {"federation.trust": "local"})
-    assert privacy.noise_multiplier(central.scheme) == pytest.approx(
-        2 * privacy.noise_multiplier(local.scheme), rel=1e-9
+    assert privacy.noise_multiplier(central) == pytest.approx(
+        2 * privacy.noise_multiplier(local), rel=1e-9
     )
     assert _report(local).accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
 
@@ -216,7 +216,7 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small):
     assert report.empirical.epsilon.sensitivity is None
     assert report.empirical.epsilon.sensitivity_exact is None
     assert report.contradictions == {}
-    mechanism = privacy.mechanism(config.scheme, facts["noise_multiplier"])
+    mechanism = privacy.mechanism(config, facts["noise_multiplier"])
     off = abs(report.prediction.advantage - PLD.delta(mechanism, 0.0))
     assert off < 4 * report.prediction.standard_error
 

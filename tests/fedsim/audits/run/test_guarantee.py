@@ -32,11 +32,11 @@ CAMPAIGN = SYSTEM | {"trials.count": 400, "training.rounds": 30, "privacy.delta"
 
 
 def of(config, vantage=None):
-    nominal = privacy.noise_multiplier(config.scheme)
-    everything = spending.describe_everything(config.scheme, nominal, [])
-    training = privacy.describe(config.scheme, nominal)
+    nominal = privacy.noise_multiplier(config)
+    everything = spending.describe_everything(config, nominal, [])
+    training = privacy.describe(config, nominal)
     trainings, delta = config.trials.count, config.privacy.delta
-    return guarantee.of(config.game, config.audit, training, everything, trainings, delta, vantage)
+    return guarantee.of(config, training, everything, trainings, delta, vantage)
 
 
 def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small):
@@ -63,7 +63,7 @@ def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(sma
 @pytest.mark.source
 def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(tmp_path):
     config = load(Path(__file__).parents[4] / "configs" / "deployment.toml")
-    found, nominal = of(config), privacy.noise_multiplier(config.scheme)
+    found, nominal = of(config), privacy.noise_multiplier(config)
     assert found.given
     assert found.released is not None
     assert found.released.trainings == 1
@@ -72,7 +72,7 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     limits = tomllib.loads((tmp_path / "kit" / "clients" / "client-0" / "node.toml").read_text())
     assert config.trials.count <= limits["max-trials"]
-    one = admission.released(config.scheme, nominal, config.trials.count)
+    one = admission.released(config, nominal, config.trials.count)
     charged = Mechanism((replace(one, count=config.training.rounds),), config.privacy.neighbouring)
     assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
 
@@ -115,7 +115,7 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(trials, sma
     assert expected.vantages["server"] == math.inf
     assert written.released == expected
     rows = ledger.read(directory)
-    replayed = spending.describe_everything(config.scheme, 0.0, rows).towards(Vantage.PARTICIPANT)
+    replayed = spending.describe_everything(config, 0.0, rows).towards(Vantage.PARTICIPANT)
     assert PLD.epsilon(replayed, config.privacy.delta) == expected.epsilon
     console = Console(record=True, width=400)
     console.print(terminal.told(first.told(written, first.About())))

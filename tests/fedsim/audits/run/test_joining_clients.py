@@ -35,9 +35,7 @@ def test_nobody_is_accused_of_rounds_that_nobody_joins_and_limits_are_of_the_wor
     assert report.contradictions == {}
 
     worst = {
-        vantage: identifiability.rho_alpha(
-            privacy.describe(config.scheme, 3.0, vantage).towards(vantage)
-        )
+        vantage: identifiability.rho_alpha(privacy.describe(config, 3.0, vantage).towards(vantage))
         for vantage in Vantage
     }
     allowed = {each.observer: each.limit.largest.rho_alpha for each in report.rows.values()}

@@ -39,6 +39,6 @@ def test_a_server_without_noise_is_predicted_to_win_what_it_wins(neighbouring, s
         }
     )
     seen = {"sensitivities": np.ones((4, ROUNDS)), "noise_stds": np.zeros((4, ROUNDS))}
-    found = audited_run.prediction(config.scheme, seen, Vantage.SERVER)
+    found = audited_run.prediction(config, seen, Vantage.SERVER)
     there, back = (_expected_sign(world, neighbouring) for world in (True, False))
     assert found.advantage == pytest.approx((there - back) / 2, abs=1e-12)

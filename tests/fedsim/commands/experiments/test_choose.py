@@ -67,7 +67,7 @@ def test_an_uneven_table_is_answered_without_any_further_option(fedsim, bank, tm
     settings = load(out / "config.toml")
     assert settings.privacy.rho_beta == 0.9
     assert settings.training.rounds == chosen["training.rounds"]
-    loaded = federation.load(settings.experiment)
+    loaded = federation.load(settings)
     taken = Setting(settings, chosen["noise_multiplier"])
     alone = trainings.trained([taken], loaded, chosen["trainings"], start=choose_search.FIRST)
     areas = [row["area"] for row in utility.measure(loaded, alone)]

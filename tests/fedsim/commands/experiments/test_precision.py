@@ -25,7 +25,7 @@ def test_without_a_limit_every_combination_is_trained_and_listed(fedsim, small, 
     for row in found["settings"]:
         keys = ("privacy.rho-beta", "training.rounds")
         config = load(experiment, {key: row[key] for key in keys})
-        at = privacy.describe(config.scheme, privacy.noise_multiplier(config.scheme))
+        at = privacy.describe(config, privacy.noise_multiplier(config))
         mechanism = at.towards(config.federation.vantage)
         assert row["epsilon"] == pytest.approx(
             identifiability.bounds(mechanism, config.privacy.delta).epsilon, rel=1e-6

@@ -74,9 +74,7 @@ def _answers(context, **lie):
 
 
 def _own_record(context, partition=1):
-    return int(
-        federation.load(from_run_config(context.run_config).experiment).owned_by(partition)[0]
-    )
+    return int(federation.load(from_run_config(context.run_config)).owned_by(partition)[0])
 
 
 @pytest.mark.parametrize(
@@ -159,9 +157,9 @@ def test_a_digest_of_records_leaves_only_where_nothing_is_protected(client, agre
     reply = client_app.app(Message(RecordDict(), 7, "query.data"), context)
     assert reply.content.config_records[messages.DATA]["records"] is told
     config = from_run_config(context.run_config)
-    of_records = federation.digest(config.experiment, 1)
+    of_records = federation.digest(config, 1)
     assert (reply.content.config_records[messages.DATA]["sha256"] == of_records) is told
-    assert federation.digest(config.experiment, 0) != of_records
+    assert federation.digest(config, 0) != of_records
 
 
 def test_findings_leave_only_who_agreed_to_be_the_adversary(client):
@@ -369,7 +367,7 @@ SECURE = {
 )
 def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(small, changes, expected):
     run = {key: value for key, value in changes.items() if "." in key}
-    scheme = small(ONE_TRAINING | run).scheme
+    scheme = small(ONE_TRAINING | run)
     steps = admission.released(scheme, Z, 4, admission.read_alone(scheme, changes))
     assert steps.noise_multiplier == pytest.approx(expected)
     assert steps.count == 4

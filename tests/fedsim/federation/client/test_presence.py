@@ -96,7 +96,7 @@ VALUES = {
 def _model(name, run, random):
     """Return the model of a hostile server, float32 [1, P]."""
     try:
-        size = models.size(federation.load(run.experiment).model)
+        size = models.size(federation.load(run).model)
     except InputError:  # a client will say the same
         size = PARAMETERS
     if name == "south" and size == PARAMETERS:
@@ -134,7 +134,7 @@ NODE = {
 def _answers(run, model, pair, machine, kind="train"):
     schema, *rows = PAIRS[pair]
     try:
-        multiplier = privacy.noise_multiplier(run.scheme)
+        multiplier = privacy.noise_multiplier(run)
     except InputError:  # a client will say the same
         multiplier = Z
     case = Case(

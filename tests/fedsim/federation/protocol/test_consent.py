@@ -39,7 +39,7 @@ NODE = {"state-path": "state"}
 )
 def test_what_a_message_needs(small, changes, role, kinds):
     config = small(PROTECTED | changes)
-    assert set(admission.needed(config.game, config.audit, Request(1, 0, 8, 1.0, role), 1)) == kinds
+    assert set(admission.needed(config, Request(1, 0, 8, 1.0, role), 1)) == kinds
 
 
 def _asked(*kinds):

@@ -85,7 +85,7 @@ def test_a_client_refuses_a_setup_that_hides_less_than_agreed(weakened, small):
     config = small(SECAGG | {"federation.clients": 5})
     grid = InProcessGrid(client_app.app, 5, to_run_config(config))
     nodes = list(grid.get_node_ids())
-    lattice = fixed_point.agreed(config.scheme, 2.0, 650)
+    lattice = fixed_point.agreed(config, 2.0, 650)
     setup = secure_aggregation.agreed_setup(config.federation.clients)
     weak = SecureSum(grid, dict(enumerate(nodes)), lattice, {**setup, **weakened}, 1.0)
     with pytest.raises(SecureAggregationError, match="but the clients agreed on"):
@@ -131,7 +131,7 @@ def test_a_client_gives_nobody_both_shares_of_another(name, small, tmp_path):
 def test_too_few_shares_unmask_nothing(small):
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
-    lattice = fixed_point.agreed(config.scheme, 2.0, 650)
+    lattice = fixed_point.agreed(config, 2.0, 650)
     setup = secure_aggregation.agreed_setup(config.federation.clients)
     nodes = dict(enumerate(grid.get_node_ids()))
     total = SecureSum(grid, nodes, lattice, setup, 1.0)
@@ -155,7 +155,7 @@ def test_a_client_sends_the_sum_of_a_round_once(small):
     """Two sums of one round among other clients would differ by a single client's message."""
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
-    chosen = challenge.choose(config.experiment)
+    chosen = challenge.choose(config)
     nodes = {partition: FIRST_NODE + partition for partition in range(3)}
     worlds = np.array([True, True, False, False])
     plan = Plan(config, 2.0, config.training.rounds, ())

@@ -112,7 +112,7 @@ def _keyed(grid, folder):
 
 def _exchange(grid, config):
     setup = secure_aggregation.agreed_setup(config.federation.clients)
-    lattice = fixed_point.agreed(config.scheme, 2.0, 650)
+    lattice = fixed_point.agreed(config, 2.0, 650)
     total = SecureSum(grid, dict(enumerate(grid.get_node_ids())), lattice, setup, 1.0)
     return total.exchange_keys()
 

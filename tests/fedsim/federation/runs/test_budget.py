@@ -39,14 +39,14 @@ def test_the_affordable_rounds_are_those_of_brute_force(stop_at, spent, training
     expected = max(n for n in range(31) if n == 0 or exact(n * trainings + spent, rate) <= stop_at)
     course = [kind] * 30
     clients = [(Counter({kind: spent}), course), (Counter[Rounds](), course)]
-    assert Ahead(config.scheme, trainings, clients).affordable(30) == expected
+    assert Ahead(config, trainings, clients).affordable(30) == expected
 
 
 def test_noise_calibrated_to_the_budget_affords_every_round(small):
     for changes in ({}, {"privacy.accountant": "rdp"}, {"training.sampling-rate": 0.3}):
         keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
         config = small(keys | changes | {"training.rounds": 30})
-        assert budget.plan(Batches(config), privacy.noise_multiplier(config.scheme)) == 30
+        assert budget.plan(Batches(config), privacy.noise_multiplier(config)) == 30
 
 
 def test_all_batches_of_a_campaign_on_real_people_share_one_budget(small):
@@ -70,7 +70,7 @@ def test_a_run_is_not_continued_with_noise_of_another_source(small, tmp_path, be
     changes = NOISE | {"federation.trust": "central"}
     config = small(changes | {"privacy.noise-source": before})
     directory = RunDirectory.create(tmp_path / "run", config)
-    ledger.Ledger(config.scheme, directory).begin(range(8), 3, Z).charge(1, range(3))
+    ledger.Ledger(config, directory).begin(range(8), 3, Z).charge(1, range(3))
     edited = small(changes | {"privacy.noise-source": now})
     directory.write_text("config.toml", dump(edited))
     with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):

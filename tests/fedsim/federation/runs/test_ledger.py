@@ -68,9 +68,7 @@ def opened(tmp_path):
 def charged(config, directory, *attempts, batch=0, rounds=0):
     """Charge attempts of so many rounds with all clients, each with the file opened anew."""
     for count in attempts:
-        attempt = Ledger(config.scheme, directory).begin(
-            range(batch, batch + 1), rounds or count, Z
-        )
+        attempt = Ledger(config, directory).begin(range(batch, batch + 1), rounds or count, Z)
         for round in range(1, count + 1):
             attempt.charge(round, range(config.federation.clients))
     return ledger.read(directory)
@@ -82,7 +80,7 @@ def epsilons(config, rows, vantage=PARTICIPANT, client=0, all_trials=False):
     for end, row in enumerate(rows, start=1):
         mine = [each for each in rows[:end] if all_trials or each.batch == row.batch]
         counts = Account(mine, all_trials).spent(client)
-        found.append(privacy.epsilon_of(config.scheme, counts, vantage))
+        found.append(privacy.epsilon_of(config, counts, vantage))
     return found
 
 
@@ -132,16 +130,16 @@ TOLERANT = {
 def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(make, opened):
     config = make(TOLERANT)
     directory = opened(config)
-    attempt = Ledger(config.scheme, directory).begin(range(1), 3, Z)
+    attempt = Ledger(config, directory).begin(range(1), 3, Z)
     attempt.charge(1, range(5))
     (worst,) = ledger.read(directory)
     assert worst.present is None
-    mechanism = spending.describe(config.scheme, Z, [worst]).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config, Z, [worst]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(3 - 1), 1)
     attempt.settle(1, [0, 1, 3, 4])
     (row,) = ledger.read(directory)
     assert row.present == (0, 1, 3, 4)
-    mechanism = spending.describe(config.scheme, Z, [row]).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config, Z, [row]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(4 - 1), 1)
     assert epsilons(config, [row]) < epsilons(config, [worst])
     assert row.clients == (0, 1, 2, 3, 4)  # whoever was asked is charged
@@ -153,22 +151,22 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
 ):
     config = make(TOLERANT | {"privacy.noise-source": source})
     directory = opened(config)
-    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config, directory).begin(range(1), 2, Z)
     attempt.charge(1, range(5))
     attempt.settle(1, range(5))
     attempt.charge(2, range(5))  # and killed
-    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config, directory).begin(range(1), 2, Z)
     for round, shares in ((1, 5), (2, 4)):
         attempt.charge(round, range(5))
         attempt.settle(round, range(shares))
     rows = ledger.read(directory)
-    found = spending.describe(config.scheme, Z, rows).towards(Vantage.PARTICIPANT)
+    found = spending.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
-    exact = privacy.epsilon_of(config.scheme, Account(rows).spent(0), PARTICIPANT)
+    exact = privacy.epsilon_of(config, Account(rows).spent(0), PARTICIPANT)
     assert epsilons(config, rows)[-1] == pytest.approx(exact)
-    assert spending.earlier_rounds(config.scheme, rows) == (0 if source == "seed" else 2)
+    assert spending.earlier_rounds(config, rows) == (0 if source == "seed" else 2)
 
 
 FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
@@ -178,10 +176,10 @@ def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(make
     config = make(TOLERANT | SYSTEM)
     directory = opened(config)
     for present in (range(5), FIRST, THEN):
-        attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
+        attempt = Ledger(config, directory).begin(range(1), 1, Z)
         attempt.charge(1, range(5))
         attempt.settle(1, present)
-    found = spending.describe(config.scheme, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
+    found = spending.describe(config, Z, ledger.read(directory)).towards(Vantage.PARTICIPANT)
     assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
 
 
@@ -197,7 +195,7 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     honest = opened(config)
     charged(config, honest, 2)
     directory = RunDirectory.create(tmp_path / "colluding", config)
-    attempt = Ledger(config.scheme, directory, [3, 1]).begin(range(1), 2, Z)
+    attempt = Ledger(config, directory, [3, 1]).begin(range(1), 2, Z)
     for round in (1, 2):
         attempt.charge(round, range(5))
     rows, without = ledger.read(directory), ledger.read(honest)
@@ -205,11 +203,11 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     assert rows[0].colluders == told
     # What is worst and what is left are the honest clients'.
     assert math.isfinite(attempt.epsilon)
-    assert spending.describe(config.scheme, Z, rows) == spending.describe(config.scheme, Z, without)
-    curve = spending.curve(config.scheme, Z, rows)
+    assert spending.describe(config, Z, rows) == spending.describe(config, Z, without)
+    curve = spending.curve(config, Z, rows)
     assert np.all(np.isinf(curve[list(told), 1]))
     np.testing.assert_array_equal(
-        np.delete(curve, told, 0), np.delete(spending.curve(config.scheme, Z, without), told, 0)
+        np.delete(curve, told, 0), np.delete(spending.curve(config, Z, without), told, 0)
     )
 
 
@@ -250,7 +248,7 @@ def test_tampering_is_refused_with_the_place(line, damage, make, opened):
     with pytest.raises(InputError, match=message):
         ledger.read(directory)
     with pytest.raises(InputError, match=message):
-        Ledger(make().scheme, directory)
+        Ledger(make(), directory)
 
 
 # The account
@@ -258,7 +256,7 @@ def test_tampering_is_refused_with_the_place(line, damage, make, opened):
 
 def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(make, opened):
     directory = opened(make())
-    attempt = Ledger(make().scheme, directory).begin(range(1), 4, Z)
+    attempt = Ledger(make(), directory).begin(range(1), 4, Z)
     for round, present in enumerate([{0, 1, 2}, {0, 1}, {2, 0}, {0, 1, 2}], 1):
         attempt.charge(round, present)
     rows = ledger.read(directory)
@@ -269,10 +267,10 @@ def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(make, open
         )
         assert epsilons(make(), rows, Vantage.SERVER, client)[-1] == math.inf
     assert attempt.epsilon == pytest.approx(closed_form(4))
-    mechanism = spending.describe(make().scheme, Z, rows, client=1).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(make(), Z, rows, client=1).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z, 3)
     np.testing.assert_allclose(
-        spending.curve(make().scheme, Z, rows)[:, 1],
+        spending.curve(make(), Z, rows)[:, 1],
         [[closed_form(n) for n in s] for s in expected.values()],
     )
 
@@ -280,7 +278,7 @@ def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(make, open
 def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(make, opened):
     config = make({"federation.trust": "local"})
     directory = opened(config)
-    attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
+    attempt = Ledger(config, directory).begin(range(1), 2, Z)
     attempt.charge(1, [0, 1, 2])
     attempt.charge(2, [0, 1])
     rows = ledger.read(directory)
@@ -289,7 +287,7 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(make, open
         closed_form(1, 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2))
     )
     assert epsilons(config, rows, Vantage.SERVER)[1] == pytest.approx(closed_form(2))
-    mechanism = spending.describe(config.scheme, Z, rows).towards(Vantage.PARTICIPANT)
+    mechanism = spending.describe(config, Z, rows).towards(Vantage.PARTICIPANT)
     assert [group.noise_multiplier for group in mechanism.groups] == [Z, Z * math.sqrt(2)]
 
 
@@ -306,21 +304,21 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
     rows = charged(seed, opened(seed), 2, 4, rounds=4)
     # Never less than before: after the restart the first two rounds are already out.
     np.testing.assert_allclose(epsilons(seed, rows), [closed_form(n) for n in (1, 2, 2, 2, 3, 4)])
-    assert spending.earlier_rounds(seed.scheme, rows) == 0
+    assert spending.earlier_rounds(seed, rows) == 0
     undisturbed = charged(seed, RunDirectory.create(tmp_path / "undisturbed", seed), 4)
     np.testing.assert_array_equal(
-        spending.curve(seed.scheme, Z, rows), spending.curve(seed.scheme, Z, undisturbed)
+        spending.curve(seed, Z, rows), spending.curve(seed, Z, undisturbed)
     )
 
     directory = RunDirectory.create(tmp_path / "system", system)
     rows = charged(system, directory, 2, 1, 4, rounds=4)
     np.testing.assert_allclose(epsilons(system, rows), [closed_form(n) for n in range(1, 8)])
-    assert spending.earlier_rounds(system.scheme, rows) == 3
+    assert spending.earlier_rounds(system, rows) == 3
     for described in spending.describe_run(directory):
         assert described is not None
         assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(Z, 7)
     np.testing.assert_allclose(
-        spending.curve(system.scheme, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
+        spending.curve(system, Z, rows)[:, 1], [[closed_form(n) for n in range(4, 8)]] * 3
     )
 
 
@@ -333,8 +331,8 @@ def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(mak
     np.testing.assert_allclose(
         epsilons(config, rows), [closed_form(n) for n in (1, 2, 3, 1, 2, 3, 4, 1, 2, 3)]
     )
-    assert spending.describe(config.scheme, Z, rows).count == 4
-    assert spending.curve(config.scheme, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
+    assert spending.describe(config, Z, rows).count == 4
+    assert spending.curve(config, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
     np.testing.assert_allclose(
         epsilons(config, rows, all_trials=True), [closed_form(n) for n in range(1, 11)]
     )
@@ -349,22 +347,22 @@ def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
     config = make(SYSTEM, TOLERANT, keys)
     directory = opened(config)
     for trials, rounds in ((range(4), 2), (range(4, 8), 1), (range(4, 8), 2)):  # the second killed
-        attempt = Ledger(config.scheme, directory).begin(trials, 2, Z)
+        attempt = Ledger(config, directory).begin(trials, 2, Z)
         for round in range(1, rounds + 1):
             attempt.charge(round, range(5))
             attempt.settle(round, range(5))
     rows = ledger.read(directory)
-    everything = spending.describe_everything(config.scheme, Z, rows)
+    everything = spending.describe_everything(config, Z, rows)
     assert everything is not None
     assert everything.count == 4 * 5
-    assert spending.describe(config.scheme, Z, rows).count == 3
+    assert spending.describe(config, Z, rows).count == 3
     assert spending.trainings(rows) == 8
     assert attempt.epsilon == epsilons(config, rows, all_trials=True)[-1]
     for vantage in Vantage:
         total = PLD.epsilon(everything.towards(vantage), DELTA)
         assert epsilons(config, rows, vantage, all_trials=True)[-1] == total
     seed = make(TOLERANT, {"federation.tolerated-dropouts": tolerated})
-    assert spending.describe_everything(seed.scheme, Z, rows) is None
+    assert spending.describe_everything(seed, Z, rows) is None
 
 
 @pytest.mark.parametrize("kept", [None, 0, 2, 3, 5])
@@ -426,7 +424,7 @@ def test_torn_events_do_not_stop_a_run(make, opened):
 )
 def test_the_running_value_never_understates_never_falls_and_ends_exact(rounds, changes, make):
     config = make(changes, {"training.rounds": rounds})
-    (running,) = {tuple(values) for values in spending.curve(config.scheme, Z, [])[:, 1]}
+    (running,) = {tuple(values) for values in spending.curve(config, Z, [])[:, 1]}
     rate = config.training.sampling_rate
     values = [exact(n, rate) for n in range(1, rounds + 1)]
     assert running[-1] == values[-1]
@@ -452,7 +450,7 @@ def test_a_round_too_many_is_refused_and_not_written(make, opened):
     # 33 rounds count as 34 on the way to 50, but the decision is exact.
     config = make({"privacy.stop-at": between(33)})
     directory = opened(config)
-    attempt = Ledger(config.scheme, directory).begin(range(1), 50, Z)
+    attempt = Ledger(config, directory).begin(range(1), 50, Z)
     for round in range(1, 34):
         attempt.charge(round, [0, 1, 2])
     assert attempt.epsilon > config.privacy.stop_at > closed_form(33)
@@ -629,7 +627,7 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
     config = make({"training.rounds": 4})
     directory = opened(config)
     before = charged(config, directory, 4)
-    again = Ledger(config.scheme, directory).begin(range(1), 4, Z, first=3, repeats=True)
+    again = Ledger(config, directory).begin(range(1), 4, Z, first=3, repeats=True)
     again.charge(3, range(config.federation.clients))
     rows = ledger.read(directory)
     assert epsilons(config, rows) == epsilons(config, before)
@@ -641,7 +639,7 @@ def test_rounds_that_are_repeated_twice_under_another_noise_count_once_more(make
     directory = opened(config)
     charged(config, directory, 4)
     for _ in range(3):
-        again = Ledger(config.scheme, directory).begin(range(1), 4, 2 * Z, first=3, repeats=True)
+        again = Ledger(config, directory).begin(range(1), 4, 2 * Z, first=3, repeats=True)
         for round in (3, 4):
             again.charge(round, range(config.federation.clients))
     rows = ledger.read(directory)

@@ -42,7 +42,7 @@ def _play(config, directory, attempts):
     source, tolerated = config.privacy.noise_source, config.federation.tolerated_dropouts
     left = {}
     for number, (batch, steps) in enumerate(attempts):
-        attempt = Ledger(config.scheme, directory).begin(range(batch, batch + TRIALS), ROUNDS, 3.0)
+        attempt = Ledger(config, directory).begin(range(batch, batch + TRIALS), ROUNDS, 3.0)
         for round, (fate, answered) in enumerate(steps, start=1):
             place = (batch, 0 if source == "seed" else number, round)
             attempt.charge(round, range(CLIENTS))

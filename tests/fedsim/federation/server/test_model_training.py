@@ -224,8 +224,8 @@ def test_a_round_that_no_client_answered_costs_a_training_nothing(job, changes, 
         return
     rows = ledger.read(_train(config))
     assert Account(rows).most == 3
-    planned = spending.describe(config.scheme, rows[0].kind.noise_multiplier, [])
-    assert spending.describe(config.scheme, 0.0, rows).count == planned.count
+    planned = spending.describe(config, rows[0].kind.noise_multiplier, [])
+    assert spending.describe(config, 0.0, rows).count == planned.count
 
 
 @pytest.mark.parametrize("trust", ["local", "distributed"])
@@ -405,9 +405,9 @@ def test_own_records_train_the_model_that_pooled_ones_would(changes, own, run):
 
 def test_neither_server_nor_client_reads_the_records_of_others(own):
     config = own({})
-    assert not len(federation.load(config.experiment).client_of)
+    assert not len(federation.load(config).client_of)
     for client, size in enumerate(SIZES):
-        known = federation.load(config.experiment, client)
+        known = federation.load(config, client)
         assert known.client_of.tolist() == [client] * size
 
 
@@ -423,13 +423,13 @@ def test_a_record_that_the_schema_refuses_is_named_to_its_client_alone(own, tmp_
 
 def test_a_rehearsal_counts_the_records_that_a_training_divides_by(own):
     with pytest.raises(InputError, match=r"24 records together.*rehearse with data\.records = 24"):
-        federation.load(own({"data.records": 30}, "rehearsal").experiment)
+        federation.load(own({"data.records": 30}, "rehearsal"))
 
 
 def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hint(training):
     norm = 3.9  # some gradients are longer, and some are not
     directory = _train(training({"training.clipping-norm": norm}))
-    known = federation.load(directory.config.experiment)
+    known = federation.load(directory.config)
     model = fedsim.load_model(directory.path)
     lengths = []
     for record, label in zip(*known.held_out(), strict=True):

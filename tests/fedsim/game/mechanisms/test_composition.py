@@ -16,9 +16,9 @@ from fedsim.privacy.trust import Vantage
 def test_four_hundred_trainings_are_accounted_as_all_their_rounds(small):
     config = small({"privacy.noise-source": "system", "privacy.delta": 0.001})
     training = Counter({Rounds(7.326, participants=3): 30})
-    one = privacy.epsilon_of(config.scheme, training, Vantage.PARTICIPANT)
+    one = privacy.epsilon_of(config, training, Vantage.PARTICIPANT)
     all_of_them = privacy.times(training, 400)
-    together = privacy.epsilon_of(config.scheme, all_of_them, Vantage.PARTICIPANT)
+    together = privacy.epsilon_of(config, all_of_them, Vantage.PARTICIPANT)
     assert one == pytest.approx(2.1972, abs=1e-3)
     assert together == PLD.epsilon(Mechanism.alike(7.326, 12_000), 0.001)
     assert together == pytest.approx(157.09, abs=0.01)

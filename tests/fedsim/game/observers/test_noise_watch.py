@@ -64,5 +64,5 @@ def test_where_some_clients_join_those_expected_add_the_noise_together(small):
     changes = {"federation.clients": 4, "training.clipping-norm": 3.0}
     changes |= {"federation.trust": "distributed", "federation.sampling-rate": 0.5}
     config = small(changes)
-    assert claimed_std(config.scheme, 2.0, 2) == pytest.approx(2 * 3)
-    assert claimed_std(config.scheme, 2.0, 1) == pytest.approx(2 * 3 / math.sqrt(2))
+    assert claimed_std(config, 2.0, 2) == pytest.approx(2 * 3)
+    assert claimed_std(config, 2.0, 1) == pytest.approx(2 * 3 / math.sqrt(2))

@@ -178,7 +178,7 @@ def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(mode, small, 
 
 def test_a_round_without_the_client_of_the_challenge_says_nothing(small):
     config = small({"federation.trust": "local", "federation.tolerated-dropouts": 1})
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta = torch.zeros(2, 650)
     ratios = []
     client = int(known.client_of[0])
@@ -186,7 +186,7 @@ def test_a_round_without_the_client_of_the_challenge_says_nothing(small):
     for missing in ((), (client,)):
         memory = Memory.empty(2)
         memory = participant.expect(
-            *(memory, KnownRound(config.game, known, game, theta, None), me, theta.double()),
+            *(memory, KnownRound(config, known, game, theta, None), me, theta.double()),
             missing=missing,
             unknown_shares=2 - len(missing),
         )
@@ -203,7 +203,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(mode, sma
     grid, transcript, partition = _record(config, directory)
     facts = directory.read_json("facts.json")
     chosen, z = facts["challenge"], facts["noise_multiplier"]
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta, aggregate, _ = _only_round(grid, partition)
 
     def total(world):
@@ -245,7 +245,7 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
     grid, transcript, partition = _record(config, directory)
     facts = directory.read_json("facts.json")
     chosen, z = facts["challenge"], facts["noise_multiplier"]
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta, aggregate, model = _only_round(grid, partition)
     worlds = torch.tensor(transcript["worlds"]).double()[:, None]
     weights = torch.ones(len(theta), config.data.records)
@@ -351,7 +351,7 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     chosen = directory.read_json("facts.json")["challenge"]
-    known, q = federation.load(config.experiment), config.training.sampling_rate
+    known, q = federation.load(config), config.training.sampling_rate
     theta, aggregate, model = _only_round(grid, partition)
     coins = sampling.participation(config.run.seed, range(len(theta)), 1, 24, q)
     weights = torch.from_numpy(coins).float()
@@ -416,7 +416,7 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     chosen = directory.read_json("facts.json")["challenge"]
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta, aggregate, _ = _only_round(grid, partition)
     worlds = torch.tensor(transcript["worlds"])
     sums = []
@@ -427,7 +427,7 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
                 lambda model, _, j=j, pair=pair: client.clean_sum(known, j, model, *pair),
                 theta,
                 3,
-                client.local_step_size(config.scheme, 1),
+                client.local_step_size(config, 1),
             )
         )
     # Each client adds three times N(0, (z Delta)^2); the effect on later steps is of second order.
@@ -462,7 +462,7 @@ def test_sampled_local_steps_draw_a_batch_for_each_step_and_know_the_others_coin
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     chosen = directory.read_json("facts.json")["challenge"]
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta, aggregate, _ = _only_round(grid, partition)
     worlds, trials = torch.tensor(transcript["worlds"]), range(len(theta))
     coins = [

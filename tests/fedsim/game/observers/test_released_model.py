@@ -37,14 +37,14 @@ class Training:
 
 def _train(config, trials, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    known, rounds = federation.load(config.experiment), config.training.rounds
+    known, rounds = federation.load(config), config.training.rounds
     rest = np.delete(np.arange(config.data.records), RECORD)
     worlds = torch.arange(trials) % 2 == 0
     clients = config.federation.clients
     sigma = aggregate_noise_multiplier(NOISE, config.federation.trust, clients, clients)
     std = torch.full((trials,), sigma, dtype=torch.float64)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config.game, known.split.dataset),
+        lambda: federation.build_model(config, known.split.dataset),
         config.run.seed,
         range(trials),
     )
@@ -66,10 +66,10 @@ def _train(config, trials, seed=0):
 
 
 def _score(config, training, bridged=True):
-    known, trials = federation.load(config.experiment), range(len(training.worlds))
+    known, trials = federation.load(config), range(len(training.worlds))
     rounds = config.training.rounds
     game = RoundGame(rounds, trials, NOISE, int(known.client_of[RECORD]), RECORD, None)
-    found = attack(config.game, known, game, training.released, bridged=bridged)
+    found = attack(config, known, game, training.released, bridged=bridged)
     assert not found["ratios"][:, :-1].any()
     return found["ratios"][:, -1]
 
@@ -154,12 +154,10 @@ def test_it_finds_nothing_where_there_is_nothing(small):
     ],
 )
 def test_what_is_not_attacked_is_refused_as_the_configured_vantage(changes, reason, small):
-    assert why_not(small().scheme) is None
+    assert why_not(small()) is None
     everywhere = small(changes | {"audit.vantages": "all"})
-    assert reason in (why_not(everywhere.scheme) or "")
+    assert reason in (why_not(everywhere) or "")
     plan.check_possible(everywhere)
     with pytest.raises(InputError, match=reason) as refused:
-        released_model.check_attackable(
-            small(changes | {"federation.vantage": "released-model"}).scheme
-        )
+        released_model.check_attackable(small(changes | {"federation.vantage": "released-model"}))
     assert "\n" not in str(refused.value)

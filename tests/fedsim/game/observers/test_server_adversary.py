@@ -19,11 +19,11 @@ RECORD, NOISE, TRIALS = 5, 1.5, 6
 
 def _concluded(config, noise, theta, message):
     """Return what the server concludes in a first round, from one message or from all."""
-    known, clients = federation.load(config.experiment), range(config.federation.clients)
+    known, clients = federation.load(config), range(config.federation.clients)
     target_client = int(known.client_of[RECORD])
     game = RoundGame(1, range(TRIALS), noise, target_client, RECORD, None)
     return conclude(
-        KnownRound(config.game, known, game, theta, None),
+        KnownRound(config, known, game, theta, None),
         clients if config.federation.trust is Trust.DISTRIBUTED else [target_client],
         torch.full((TRIALS,), noise, dtype=torch.float64),
         message,
@@ -33,9 +33,9 @@ def _concluded(config, noise, theta, message):
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
 def test_the_ratio_is_that_of_the_densities(trust, small):
     config = small({"federation.trust": trust.value})
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config.game, known.split.dataset), 0, range(TRIALS)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
     )
     inside = known.client_of == known.client_of[RECORD]
     if trust is Trust.DISTRIBUTED:
@@ -61,9 +61,9 @@ def test_the_ratio_is_that_of_the_densities(trust, small):
 
 def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small):
     config = small()
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta = models.initial_parameters(
-        lambda: federation.build_model(config.game, known.split.dataset), 0, range(TRIALS)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(TRIALS)
     )
     held = np.flatnonzero(known.client_of == known.client_of[RECORD])
     total = known.clipped_sum(theta, held)

@@ -43,7 +43,7 @@ def test_averages_over_clients_count_records():
 
 def test_the_federation_and_the_distribution_agree(small):
     config = small({"federation.partition": "dirichlet", "federation.clients": 3})
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     split = distribution.draw(config.data, data.load("digits"))
     np.testing.assert_array_equal(known.split.members, split.members)
     client_of = distribution.divide(config.federation, config.data.seed, split)
@@ -118,7 +118,7 @@ def test_many_classes_and_strange_column_names_are_shown_as_they_are(small, monk
     source = Dataset("towns", records(labels), None, 12, "tabular", columns={"[bold]": cities})
     monkeypatch.setattr(distribution, "dataset", lambda config, weights: source)
     keyed = {"federation.partition": "key", "federation.partition-key": "[bold]"}
-    report = distribution_report.assemble(small(keyed | {"federation.clients": 2}).experiment)
+    report = distribution_report.assemble(small(keyed | {"federation.clients": 2}))
     console = Console(width=100, file=io.StringIO(), record=True, markup=False)  # as the terminal
     console.print(terminal.shown(*distribution_report.blocks(report)))
     shown = console.export_text()

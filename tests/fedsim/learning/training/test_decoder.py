@@ -281,7 +281,7 @@ def game(training, tmp_path):
 
 def own_targets(config):
     """Return the tokens that are predicted of each text held out."""
-    features = federation.load(config.experiment).held_out()[0][:, 1:].long()
+    features = federation.load(config).held_out()[0][:, 1:].long()
     return [text[text != PAD].tolist() for text in features]
 
 
@@ -303,7 +303,7 @@ def unigram_losses(texts, at):
 )
 def test_what_does_not_go_with_texts_is_one_line(training, change, said):
     with pytest.raises(InputError, match=said) as refused:
-        federation.load(from_run_config(to_run_config(training) | change).experiment, 0)
+        federation.load(from_run_config(to_run_config(training) | change), 0)
     assert "\n" not in str(refused.value)
 
 

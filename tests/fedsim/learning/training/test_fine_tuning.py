@@ -152,9 +152,9 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
             "model.lora-rank": 2,
         }
     )
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     features, _ = known.held_out()
-    theta = federation.initial_parameters(config.game, known, range(1))
+    theta = federation.initial_parameters(config, known, range(1))
     torch.testing.assert_close(known.outputs(theta, features)[0], started(features))
     theta += 0.1
     saved_model.write_model(

@@ -116,8 +116,8 @@ def test_texts_become_tokens_that_are_cut_and_padded(directory, tmp_path):
 )
 def test_each_records_gradient_is_clipped_by_itself(texts, tuning):
     config = from_run_config(to_run_config(texts) | tuning)
-    known = federation.load(config.experiment, 0)
-    theta = federation.initial_parameters(config.game, known, range(1))
+    known = federation.load(config, 0)
+    theta = federation.initial_parameters(config, known, range(1))
     features, labels = known.members(known.owned_by(0))
     found = known.clipper.clipped_sum(theta, features, labels)[0]
     shapes = models.parameter_shapes(known.model)
@@ -139,7 +139,7 @@ def test_each_records_gradient_is_clipped_by_itself(texts, tuning):
 )
 def test_a_texts_absence_changes_no_other_texts_gradient(texts, tuning):
     real = {"privacy.noise-source": "system"}
-    known = federation.load(from_run_config(to_run_config(texts) | tuning | real).experiment, 0)
+    known = federation.load(from_run_config(to_run_config(texts) | tuning | real), 0)
     features, labels = known.members(known.owned_by(0))
     assert known.fallbacks() == {}
     features, labels = features.repeat(4, 1), labels.repeat(4)

@@ -37,10 +37,10 @@ from tests.console import exit_of
 def test_a_model_is_dp_sgd_on_its_half_by_hand(rate, small):
     config = small({"training.sampling-rate": rate, "training.rounds": 2})
     game = play(config, 40)
-    known, chosen = federation.load(config.experiment), inclusion(0, 40, 24)
+    known, chosen = federation.load(config), inclusion(0, 40, 24)
     np.testing.assert_array_equal(game.observations.inclusion, chosen)
     theta = initial_parameters(
-        lambda: federation.build_model(config.game, known.split.dataset), 0, range(40)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(40)
     )[5:6]
     for round in (1, 2):
         coins = participation(0, range(5, 6), round, 24, rate)
@@ -69,16 +69,14 @@ def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small)
 
 def test_what_hides_a_record_is_the_noise_of_all_clients(small):
     """Against add-remove: noise for replaced records is twice what one that is missing needs."""
-    plain = mechanism(small().scheme, 2.0)
+    plain = mechanism(small(), 2.0)
     assert plain == Mechanism.alike(2.0, 3)
-    assert mechanism(small({"privacy.neighbouring": "replace"}).scheme, 2.0) == Mechanism.alike(
-        4.0, 3
-    )
-    local = mechanism(small({"federation.trust": "local"}).scheme, 2.0)
+    assert mechanism(small({"privacy.neighbouring": "replace"}), 2.0) == Mechanism.alike(4.0, 3)
+    local = mechanism(small({"federation.trust": "local"}), 2.0)
     assert local is not None
     assert local.mu == pytest.approx(np.sqrt(3) / (2 * np.sqrt(3)))
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
-    assert mechanism(small(given | {"training.clipping": False}).scheme, 1.0) is None
+    assert mechanism(small(given | {"training.clipping": False}), 1.0) is None
 
 
 def test_what_the_loop_cannot_play_is_refused(small):
@@ -146,8 +144,8 @@ def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(records, non
 def test_models_start_where_the_federations_do(small):
     changes = {"model.initialisation": "fixed", "training.rounds": 1}
     config = small(changes | {"training.learning-rate": 1e-9})
-    known = federation.load(config.experiment)
-    start = federation.initial_parameters(config.game, known, range(1)).to(known.device)
+    known = federation.load(config)
+    start = federation.initial_parameters(config, known, range(1)).to(known.device)
     losses, _ = known.evaluate(start, *known.members(np.arange(24)))
     found = play(config, 40).observations.losses
     np.testing.assert_allclose(found, losses.numpy().repeat(40, 0), rtol=1e-4)
@@ -214,9 +212,7 @@ def test_honest_noise_that_hides_all_raises_no_alarm(small, monkeypatch):
         config = small({**changes, "run.seed": seed})
         game = play(config, 64)
         alarms += bool(
-            membership_report.assemble(
-                config.experiment, config.audit.confidence, game, attacks, 0.0
-            ).alarms
+            membership_report.assemble(config, config.audit.confidence, game, attacks, 0.0).alarms
         )
     assert alarms <= binom.isf(1e-4, 250, 0.001)
 
@@ -281,16 +277,14 @@ def test_an_attack_above_the_bound_is_an_alarm(small):
     )
     game = play(config, 64)
     attacks = {"lira": membership_attacks.ATTACKS["lira"]}
-    honest = membership_report.assemble(
-        config.experiment, config.audit.confidence, game, attacks, 1.0
-    )
+    honest = membership_report.assemble(config, config.audit.confidence, game, attacks, 1.0)
     interval = honest.attacks["lira"].interval
     assert interval is not None and interval[0] > 0.1
     assert not any("ALARM" in sentence for sentence in membership_report.verdict(honest))
     assert membership_report.verdict(honest)[0].startswith("The attack, LiRA, online")
-    false = replace(game, mechanism=mechanism(config.scheme, 1000.0))
+    false = replace(game, mechanism=mechanism(config, 1000.0))
     told = membership_report.told(
-        membership_report.assemble(config.experiment, config.audit.confidence, false, attacks, 1.0)
+        membership_report.assemble(config, config.audit.confidence, false, attacks, 1.0)
     )
     assert "LiRA, online" in told.alarms[0]
     assert [bar.mark.text for bar in told.observers] == ["Contradicted"]

@@ -34,19 +34,19 @@ TABLE = """age,colour,weight,label
 
 
 def _played(config, trials, batch=64):
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     candidates = of_records(known, 5, 6, 0)
-    noise = RoundNoise.of(config.scheme, privacy.noise_multiplier(config.scheme))
-    return candidates, play(config.game, known, 5, candidates, noise, trials, batch)
+    noise = RoundNoise.of(config, privacy.noise_multiplier(config))
+    return candidates, play(config, known, 5, candidates, noise, trials, batch)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_a_trial_is_dp_sgd_on_its_candidate_and_bayes_rule(rate, small):
     config = small({"training.sampling-rate": rate, "training.rounds": 2, "privacy.rho-beta": 0.99})
     candidates, outcome = _played(config, 4)
-    known, trial = federation.load(config.experiment), 3
-    std = privacy.noise_multiplier(config.scheme) * config.training.clipping_norm
-    theta = federation.initial_parameters(config.game, known, range(trial, trial + 1))
+    known, trial = federation.load(config), 3
+    std = privacy.noise_multiplier(config) * config.training.clipping_norm
+    theta = federation.initial_parameters(config, known, range(trial, trial + 1))
     optimizer = ServerOptimizer(config.training, config.participation.divisor)
     total = np.zeros(6)
     for round in (1, 2):
@@ -86,8 +86,8 @@ def test_trials_do_not_depend_on_batches(small):
 )
 def test_the_bound_is_about_one_record_more_and_holds(changes, small):
     config = small({"privacy.rho-beta": 0.99, **changes})
-    nominal = privacy.noise_multiplier(config.scheme)
-    noise, described = RoundNoise.of(config.scheme, nominal), mechanism(config.scheme, nominal)
+    nominal = privacy.noise_multiplier(config)
+    noise, described = RoundNoise.of(config, nominal), mechanism(config, nominal)
     # The noise that hides a record, in units of the longest gradient.
     (steps,) = described.groups
     assert steps.noise_multiplier == pytest.approx(noise.unknown / config.training.clipping_norm)
@@ -110,7 +110,7 @@ def _of_table(tmp_path, column, prior):
     config = fedsim.Config.model_validate(
         {"data": {"name": "csv", "root": str(path), "records": 6, "held-out": 2}}
     )
-    return of_column(federation.load(config.experiment), 0, column, prior)
+    return of_column(federation.load(config), 0, column, prior)
 
 
 def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path):
@@ -127,7 +127,7 @@ def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path)
 
 
 def test_more_candidates_than_records_are_refused(small):
-    known = federation.load(small().experiment)
+    known = federation.load(small())
     with pytest.raises(InputError, match="at most 31"):
         of_records(known, 0, 40, 0)
 

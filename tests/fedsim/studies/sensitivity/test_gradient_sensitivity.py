@@ -94,7 +94,7 @@ def test_where_all_gradients_are_clipped_alike_the_first_comes_first(neighbourin
 def test_the_gradient_of_a_linear_model_has_a_closed_form(small):
     """(p - y) x (x, 1) for softmax regression with a bias: |g| = |p - y| sqrt(|x|^2 + 1)."""
     config = small({"training.clipping-norm": 4.0})
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta = initial(config, known, 3)
     features, labels = known.members(np.arange(config.data.records))
     x = features.flatten(1).double()
@@ -112,7 +112,7 @@ def test_all_pairs_equal_torch_func_record_by_record(name, small, monkeypatch):
     if name == "mnist-cnn":
         monkeypatch.setitem(models.MODELS, name, tiny_cnn)
     config = small({"model.name": name, "training.clipping-norm": 1.5})
-    known = federation.load(config.experiment)
+    known = federation.load(config)
     theta = initial(config, known, 1)[0]
     everybody = [known.members(np.arange(24)), known.pool(list(range(30)))]
     ours, theirs = (reference(known.model, theta, *records, 1.5) for records in everybody)
@@ -139,7 +139,7 @@ def tiny_cnn(shape, classes, hidden):
 
 def initial(config, known, trials):
     return models.initial_parameters(
-        lambda: federation.build_model(config.game, known.split.dataset), 0, range(trials)
+        lambda: federation.build_model(config, known.split.dataset), 0, range(trials)
     )
 
 

@@ -22,7 +22,7 @@ CASES = [
 
 def study(config, top, trials):
     batch = plan.fit_batch(config).trials.batch
-    return sensitivity_study.study(config.experiment, batch, top, trials)
+    return sensitivity_study.study(config, batch, top, trials)
 
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)

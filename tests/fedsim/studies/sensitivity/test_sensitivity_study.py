@@ -22,7 +22,7 @@ RELATIONS = ("add-remove", "replace")
 def study(config, top, trials, progress=lambda done: None):
     """Return the study of a configuration, with as many trials in a batch as fit in memory."""
     batch = plan.fit_batch(config).trials.batch
-    return sensitivity_study.study(config.experiment, batch, top, trials, progress)
+    return sensitivity_study.study(config, batch, top, trials, progress)
 
 
 CASES = [(data, relation) for data in DATA for relation in RELATIONS]
@@ -35,9 +35,9 @@ def found(request, small):
     return study(small(changes), TOP, TRIALS)
 
 
-def first_model(known, experiment):
-    build = lambda: federation.build_model(experiment.game, known.split.dataset)  # noqa: E731
-    return models.initial_parameters(build, experiment.run.seed, range(1))
+def first_model(known, config):
+    build = lambda: federation.build_model(config, known.split.dataset)  # noqa: E731
+    return models.initial_parameters(build, config.run.seed, range(1))
 
 
 def every_pair(known, replace):
@@ -48,7 +48,7 @@ def every_pair(known, replace):
 def test_sensitivities_are_those_of_all_pairs_one_by_one(found):
     known, replace = found.loaded, found.candidates[0].pair.replacement is not None
     pairs = every_pair(known, replace)
-    values = pair_sensitivities(known, first_model(known, found.experiment), pairs)[0]
+    values = pair_sensitivities(known, first_model(known, found.config), pairs)[0]
     by_pair = dict(zip(pairs, values, strict=True))
     assert found.largest.pairs == len(pairs)
     assert found.largest.sensitivity == pytest.approx(values.max())
@@ -58,11 +58,11 @@ def test_sensitivities_are_those_of_all_pairs_one_by_one(found):
 
 
 def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found):
-    experiment, split = found.experiment, found.loaded.split
-    chosen, first = challenge.choose(experiment), found.candidates[0]
+    config, split = found.config, found.loaded.split
+    chosen, first = challenge.choose(config), found.candidates[0]
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
     assert first.client == chosen.client
-    name = experiment.game.challenge.dissimilarity
+    name = config.challenge.dissimilarity
     if chosen.replacement is None:
         distances = rank_records(split.members_records.features, name)
     else:
@@ -78,7 +78,7 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found):
 
 def test_training_is_followed_and_stays_below_what_clipping_allows(found):
     for candidate in found.candidates:
-        assert candidate.course.shape == (TRIALS, found.experiment.game.scheme.training.rounds)
+        assert candidate.course.shape == (TRIALS, found.config.training.rounds)
         assert candidate.course.max() <= found.largest.bound * (1 + 1e-5)
 
 
@@ -92,7 +92,7 @@ def test_training_is_followed_and_stays_below_what_clipping_allows(found):
 def test_whatever_the_configuration_chooses_comes_first(small, changes, choice):
     config = small({"privacy.neighbouring": "replace"} | changes)
     first = study(config, 1, 2).candidates[0]
-    chosen = challenge.choose(config.experiment)
+    chosen = challenge.choose(config)
     assert first.choice == choice
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
 
@@ -127,7 +127,7 @@ def test_the_record_given_is_the_first_of_the_ranking_as_well(small):
 def test_of_one_client_its_own_records_alone_are_ranked(small, relation):
     config = small({"challenge.client": 1, "privacy.neighbouring": relation})
     found = study(config, TOP, 2)
-    chosen = challenge.choose(config.experiment)
+    chosen = challenge.choose(config)
     first = found.candidates[0].pair
     assert (first.record, first.replacement) == (chosen.record, chosen.replacement)
     assert first.distance == pytest.approx(chosen.distance)
@@ -192,10 +192,10 @@ def test_it_is_what_a_run_records_in_the_world_of_d(mode, small, run):
         "training.clipping-norm": 5.0,
     }
     config = small(keys | mode)
-    transcript, chosen = run(config), challenge.choose(config.experiment)
+    transcript, chosen = run(config), challenge.choose(config)
     assert chosen.record is not None
     pair, batch = (chosen.record, chosen.replacement), plan.fit_batch(config).trials.batch
-    measured = follow(config.experiment, batch, [pair], config.trials.count)
+    measured = follow(config, batch, [pair], config.trials.count)
     on_d = transcript["worlds"]
     assert 0 < on_d.sum() < len(on_d)
     recorded = transcript["sensitivities"]
@@ -208,7 +208,7 @@ def test_it_is_what_a_run_records_in_the_world_of_d(mode, small, run):
 def test_a_gpu_measures_the_same(small):
     config, on_gpu = (small(REPLACE | {"run.device": name}) for name in ("cpu", "cuda"))
     expected, found = (
-        follow(c.experiment, plan.fit_batch(c).trials.batch, [(0, 0), (3, 5)], 3)
+        follow(c.config, plan.fit_batch(c).trials.batch, [(0, 0), (3, 5)], 3)
         for c in (config, on_gpu)
     )
     np.testing.assert_allclose(found, expected, rtol=1e-4)
