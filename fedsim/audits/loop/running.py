@@ -207,7 +207,11 @@ class Loop:
         try:
             returned = self._function(features, labels, seed)
         except Exception as error:
-            raise AppFailedError(f"the loop failed: {type(error).__name__}: {error}") from error
+            shape, ends = list(features.shape[1:]), f"{labels.min()} to {labels.max()}"
+            raise AppFailedError(
+                f"the loop failed: {type(error).__name__}: {error} (its data were {len(features)} "
+                f"records {shape} with labels {ends}; give others with --data)"
+            ) from error
         # A function that imports Opacus itself has run unobserved: run it again.
         return self._called(data, seed, replayed) if wrap(self._watch) else returned
 
