@@ -196,9 +196,7 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path, watch):
     for name, why in (("nothing", "returned nothing"), ("more", "return the model alone")):
         with pytest.raises(AppFailedError, match=why):
             Loop(loaded(f"{odd}:{name}"), watch).released(drawn("digits", 3, 0), 0)
-    with pytest.raises(
-        AppFailedError, match=r"KeyError: .x. \(its data were .* give others with --data"
-    ):
+    with pytest.raises(AppFailedError, match=r"KeyError: .x. \(its data were .*--data"):
         outcome(f"{odd}:fails")
     with pytest.raises(InputError, match="from 0 to"):
         outcome(f"{odd}:fails", seed=-1)
