@@ -10,7 +10,7 @@ from tables import Table, Value
 
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.loop.audit import RECORDS
-from fedsim.audits.loop.observation import epsilon
+from fedsim.audits.steps.theory import epsilon
 
 SIZES = (7, 15, 62, 650)
 SHARES = (100, 95, 90, 80, 70, 50)

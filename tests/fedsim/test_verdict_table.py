@@ -14,13 +14,13 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Finding, Verdict, exi
 from fedsim.audits.judgement.report import concluded
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import loop_evidence
-from fedsim.audits.loop.findings import MeasuredNoise
-from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.releases import MeasuredRounds
 from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.results.view import View
 from fedsim.audits.run import rows
+from fedsim.audits.steps.observation import Influence, Observation, ObservedRun
+from fedsim.audits.steps.theory import MeasuredNoise
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from tests.fedsim.audits.app.test_rules import FACTS as TWO_ROUNDS
@@ -123,7 +123,7 @@ def test_loops(name):
     given = {"alarms": (), "unseen": "", "noise": ENOUGH} | changes
     influence = Influence(unseen=given["unseen"])
     neighbouring = Neighbouring.ADD_REMOVE
-    seen = LoopObservation((ObservedRun(),), (), (), 59, neighbouring, influence=influence)
+    seen = Observation((ObservedRun(),), (), (), 59, neighbouring, influence=influence)
     evidence = partial(loop_evidence, seen, given["alarms"], given["noise"])
     assert verdict(evidence, **numbers) is expected
 
@@ -136,9 +136,9 @@ RECORDED = {
     "proven": ({}, {"proven": ABOVE}, CONVICTED),
     "an alarm": ({"broken": True}, {}, SUSPECT),
     "missing rounds": ({"missing": "why"}, {}, NOT_JUDGED),
-    "configured above": ({"at_most": ABOVE}, {}, SUSPECT),
-    "measured above": ({"at_most": ABOVE, "noise": "less"}, {}, NOT_JUDGED),
-    "rounding": ({"at_most": ROUNDED}, {}, SUPPORTED),
+    "configured above": ({}, {"limit": ABOVE}, SUSPECT),
+    "measured above": ({"noise": "less"}, {"limit": ABOVE}, NOT_JUDGED),
+    "rounding": ({}, {"limit": ROUNDED}, SUPPORTED),
     "a doubt": ({"doubts": ["why"]}, {}, NOT_JUDGED),
     "own noise": ({"mechanism": {"own_noise": "add_noise"}}, {}, NOT_JUDGED),
 }
@@ -148,11 +148,10 @@ RECORDED = {
 def test_recorded_trainings(name):
     changes, numbers, expected = RECORDED[name]
     given = {"unmeasured": "", "broken": False, "missing": "", "doubts": [], "mechanism": {}}
-    given |= {"at_most": BELOW, "noise": "as claimed"} | changes
+    given |= {"noise": "as claimed"} | changes
     measured = MeasuredRounds(
         views=[],
         release=SimpleNamespace(noise=given["noise"], clients=[]),
-        at_most=given["at_most"],
         unmeasured=given["unmeasured"],
         doubts=given["doubts"],
     )

@@ -28,13 +28,13 @@ from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import AuditReport, concluded
-from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.recorded.releases import JUDGED
 from fedsim.audits.results.conditions import APP
 from fedsim.audits.results.measured import Decisions
 from fedsim.audits.results.rows import Limit, Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.view import View
+from fedsim.audits.steps.theory import MeasuredNoise
 from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
@@ -84,7 +84,9 @@ def audit(
 ) -> AppReport:
     check_numbers(trials, confidence, seed)
     seen = game.observe(audited, seed)
-    claim = claim or seen.facts.claim
+    if claim is None and seen.facts.statement is not None:
+        source = "the app's accountant, at the end of the run"
+        claim = seen.facts.statement.claim(source, "client", Vantage.PARTICIPANT)
     delta, of_record = ASSUMED if claim is None else claim.delta, None
     if claim is not None and claim.unit == "record":
         rounds = seen.facts.rounds

@@ -33,7 +33,6 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.facts import (
     AppFacts,
     AppRound,
-    AppStatement,
     HonestRun,
     Script,
     direction,
@@ -52,6 +51,7 @@ from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
+from fedsim.audits.steps.step import Statement
 from fedsim.configuration import Scalar
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
 from fedsim.federation.transcripts.layout import Layout
@@ -209,7 +209,7 @@ class _Watch(RoundSink):
 class _Run:
     def __init__(self, script: Script | None, app: FlowerApp) -> None:
         self.script, self._app = script, app
-        self.statement: AppStatement | None = None
+        self.statement: Statement | None = None
         self.seeded = False
         self._answered, self._failed = False, ""  # `_failed`: first failure of a client
         self._recorders: list[tuple[Strategy, ServerRecorder]] = []
@@ -363,7 +363,7 @@ def _hooks(recorder: _Run, grid: _AuditGrid) -> Iterator[None]:
 
     def spent(self: RdpAccountant, delta: float | None = None) -> Any:
         result = answer(self, delta)
-        recorder.statement = AppStatement(result.epsilon, result.delta, result.num_releases)
+        recorder.statement = Statement(result.epsilon, result.delta, result.num_releases)
         return result
 
     def noted(set_generator: Any) -> Any:

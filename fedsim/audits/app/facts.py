@@ -13,22 +13,13 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 from adversaries.arrays import Floats
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.judgement.claim import Claim, Finding
-from fedsim.audits.loop.observation import ObservedRun
+from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.steps.observation import ObservedRun
+from fedsim.audits.steps.step import Statement
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.privacy.trust import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
 """Number of examples that a client claims to outweigh all others."""
-
-
-@dataclass(frozen=True)
-class AppStatement:
-    """The last answer of the app's accountant."""
-
-    epsilon: float
-    delta: float
-    releases: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +52,11 @@ class AppFacts:
     seeded: bool
     normal: bool
     bare: bool
-    statement: AppStatement | None
+    statement: Statement | None
     findings: tuple[Finding, ...]
     unknown: str
     doubts: tuple[str, ...]
     detects: tuple[float, ...]
-
-    @property
-    def claim(self) -> Claim | None:
-        """The app's own claim: its accountant's last answer."""
-        last, source = self.statement, "the app's accountant, at the end of the run"
-        if last is None:
-            return None
-        return Claim(last.epsilon, last.delta, source, Vantage.PARTICIPANT, "client")
 
 
 @dataclass(frozen=True)

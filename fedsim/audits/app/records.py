@@ -17,16 +17,15 @@ from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
 from fedsim.audits.app.facts import ClientRun, model_of
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
-from fedsim.audits.loop import findings as of_loop
-from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.contract import carried
-from fedsim.audits.loop.findings import MeasuredNoise
-from fedsim.audits.loop.observation import LoopObservation, ObservedRun
 from fedsim.audits.loop.running import observed_run
 from fedsim.audits.results.rows import Limit, Row
 from fedsim.audits.results.view import View
+from fedsim.audits.steps import rules, theory
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, echo_p_value
+from fedsim.audits.steps.observation import Observation, ObservedRun
+from fedsim.audits.steps.theory import MeasuredNoise
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Vantage
@@ -207,7 +206,7 @@ def judged(
     if not everyone:
         return None
     together = _observation(everyone, runs[0][min(runs[0])].echo, neighbouring)
-    found = {each.rule: each for each in of_loop.findings(together) if each.rule == "seeded-noise"}
+    found = {each.rule: each for each in rules.findings(together) if each.rule == "seeded-noise"}
     epsilons = list[Callable[[float], float | None]]()
     unsure, unknown = list[str](), list[str]()
     for partition in sorted(set().union(*runs)):
@@ -221,20 +220,20 @@ def judged(
         # Bonferroni: an equal share of the error for each run.
         echo = min(1.0, len(clients) * min(client.echo for client in clients))
         seen = _observation([client.run for client in clients], echo, neighbouring)
-        for each in of_loop.findings(seen):
+        for each in rules.findings(seen):
             named = replace(each, why=f"client {partition}: {each.why}")
             found.setdefault(each.rule, named)
         epsilons.append(partial(theory.epsilon, seen))
         stray = not seen.beside and not seen.explained
-        unknown += [MORE.format(partition)] if stray else of_loop.unknown(seen, epsilons[-1](delta))
-        unsure += of_loop.doubts(seen)
+        unknown += [MORE.format(partition)] if stray else rules.unknown(seen, epsilons[-1](delta))
+        unsure += rules.reasons(rules.DOUBTS, seen)
         if (most := max(client.rounds for client in clients)) < rounds:
             unsure.append(SAMPLED.format(partition, most, rounds))
     return RecordAudit(
         epsilons=epsilons,
         clients=len(set().union(*runs)),
         steps=max(len(run.steps) for run in everyone),
-        noise=of_loop.measured(together, delta, confidence),
+        noise=theory.measured(together, delta, confidence),
         findings=tuple(found.values()),
         unknown=tuple(dict.fromkeys(unknown)),
         unsure=tuple(dict.fromkeys(unsure)),
@@ -243,6 +242,6 @@ def judged(
 
 def _observation(
     runs: Sequence[ObservedRun], echo: float, neighbouring: Neighbouring
-) -> LoopObservation:
+) -> Observation:
     size = max(run.size for run in runs)
-    return LoopObservation(tuple(runs), (), (), size, neighbouring, echo=echo)
+    return Observation(tuple(runs), records=size, neighbouring=neighbouring, echo=echo)

@@ -1,10 +1,10 @@
 """Claims of differential privacy and their judge: findings, evidence and verdicts of all audits."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from adversaries.errors import InputError
 from fedsim.privacy.trust import Vantage
@@ -117,32 +117,6 @@ class Finding:
     @property
     def breaks(self) -> bool:
         return self.severity == "alarm"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A mistake that an audit looks for.
-
-    Attributes:
-        found: what it finds in a subject, which `why` names as {0}; falsy without a mistake.
-        why: the mistake, as a sentence without a full stop; {1} names the subject.
-        mend: the change that mends it.
-    """
-
-    found: Callable[[Any], Any]
-    why: str
-    mend: str
-    severity: Severity = "alarm"
-
-
-def objections(rules: Mapping[str, Rule], subject: Any) -> tuple[Finding, ...]:
-    """Return what the rules find in a subject, each under its name."""
-    found = {name: rule.found(subject) for name, rule in rules.items()}
-    return tuple(
-        Finding(rules[name].why.format(each, subject), rules[name].mend, rules[name].severity, name)
-        for name, each in found.items()
-        if each
-    )
 
 
 def alarms(findings: Iterable[Finding]) -> int:

@@ -18,17 +18,16 @@ from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, 
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import AuditReport, concluded
-from fedsim.audits.loop import findings
-from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.attack import Features, best_score, score_of_steps, separation
-from fedsim.audits.loop.findings import MeasuredNoise
-from fedsim.audits.loop.observation import Influence, LoopObservation
 from fedsim.audits.loop.running import HONEST, WITHOUT, LoopOrder, LoopTrials
 from fedsim.audits.results.conditions import LOOP
 from fedsim.audits.results.measured import Decisions
 from fedsim.audits.results.rows import Limit, Row
 from fedsim.audits.results.view import View
+from fedsim.audits.steps import rules, theory
 from fedsim.audits.steps.noise import NoiseSums
+from fedsim.audits.steps.observation import Influence, Observation
+from fedsim.audits.steps.theory import MeasuredNoise
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.game.mechanisms.noise_family import noise_family
@@ -106,7 +105,7 @@ class MeasuredLoop:
     """
 
     order: LoopOrder
-    observation: LoopObservation
+    observation: Observation
     delta: float
     worlds: Bools
     scores: Floats
@@ -117,7 +116,7 @@ class MeasuredLoop:
 
     @cached_property
     def noise(self) -> MeasuredNoise | None:
-        return findings.measured(self.observation, self.delta, self.confidence)
+        return theory.measured(self.observation, self.delta, self.confidence)
 
     def epsilon(self, delta: float) -> float | None:
         """Return epsilon by theory; None where it does not know the loop."""
@@ -170,7 +169,7 @@ class MeasuredLoop:
 def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
     """Return the report of a loop; the claim is at the delta of the measurement."""
     seen, noise = measured.observation, measured.noise
-    objections = findings.findings(seen)
+    objections = rules.findings(seen)
     return concluded(
         [measured.view()],
         partial(loop_evidence, seen, objections, noise),
@@ -187,14 +186,14 @@ def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
 
 
 def loop_evidence(
-    seen: LoopObservation,
+    seen: Observation,
     objections: Sequence[Finding],
     noise: MeasuredNoise | None,
     claim: Claim,
     row: Row,
 ) -> Evidence:
     """Return what speaks for and against a claim about a loop."""
-    unsure = [*findings.doubts(seen), *findings.short(noise)]
+    unsure = [*rules.reasons(rules.DOUBTS, seen), *theory.short(noise)]
     against = list[str]()
     bound = 0.0 if row.attack is None else row.attack.epsilon_at_least or 0.0
     if row.attack is not None and bound > claim.epsilon:
@@ -202,7 +201,7 @@ def loop_evidence(
     rare = 0 if noise is None else int(1 / noise.missed_below)
     return Evidence(
         broken=alarms(objections) > 0 or bool(against),
-        unknown=findings.unknown(seen, row.epsilon),
+        unknown=rules.unknown(seen, row.epsilon),
         exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
         unsure=unsure,
         against=against,
@@ -248,7 +247,9 @@ def measure(
     runs = _Runs(loop, order.seed)
     pair = runs.choose_pair()
     observation = runs.observed(pair)
-    claim = claim or _claim_of(observation)
+    statement = observation.present[0].statement
+    if claim is None and statement is not None and math.isfinite(statement.epsilon):
+        claim = statement.claim("the loop's accountant, at the end of the run", "record")
     delta = ASSUMED if claim is None else claim.delta
     pilots = runs.measured(pair, max(40, trials // 4))
     worlds, features = runs.measured(pair, trials, progress)
@@ -318,7 +319,7 @@ class _Runs:
             apart.append(max(distance, measured - CHANCE))
         return int(np.argmax(apart))
 
-    def observed(self, pair: int) -> LoopObservation:
+    def observed(self, pair: int) -> Observation:
         found = self._loop.honest(pair, self._seeds(HONEST))
         if len(found.runs) != HONEST + 3 * WITHOUT:
             raise AppFailedError(NO_MEASUREMENT.format("loop"))
@@ -346,11 +347,3 @@ class _Runs:
         self._begun += count
         streams = (generator(self._seed, StreamRole.NOISE, trial=each) for each in numbers)
         return [int(stream.integers(2**32)) for stream in streams]
-
-
-def _claim_of(observation: LoopObservation) -> Claim | None:
-    answer = observation.present[0].statement
-    if answer is None or not math.isfinite(answer.epsilon):
-        return None
-    source = "the loop's accountant, at the end of the run"
-    return Claim(answer.epsilon, answer.delta, source, unit="record")

@@ -22,10 +22,10 @@ from fedsim.audits.loop import contract
 from fedsim.audits.loop.attack import Direction, Features, learnt
 from fedsim.audits.loop.contract import Function, Tensor, carried, loaded, tensors
 from fedsim.audits.loop.influence import Training, contents, influence
-from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.loop.worlds import Data, Neighbours, drawn, pairs
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
+from fedsim.audits.steps.observation import Influence, Observation, ObservedRun
 from fedsim.audits.steps.step import SHOWN
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -261,7 +261,7 @@ class LoopTrials:
         """Names of the pairs of worlds."""
         return tuple(each.name for each in self._pairs)
 
-    def honest(self, pair: int, seeds: Sequence[int]) -> LoopObservation:
+    def honest(self, pair: int, seeds: Sequence[int]) -> Observation:
         """Return what honest runs with these seeds, a replay and replaced records show."""
         loop, worlds = self._loop, self._pairs[pair]
         twin, stranger = worlds.twin(), worlds.stranger()
@@ -270,7 +270,7 @@ class LoopTrials:
         def runs(data: Data) -> tuple[ObservedRun, ...]:
             return tuple(loop.observed(data, seed) for seed in seeds[:WITHOUT])
 
-        return LoopObservation(
+        return Observation(
             present=present,
             absent=runs(worlds.absent),
             twin=runs(twin),

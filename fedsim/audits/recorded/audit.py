@@ -81,6 +81,13 @@ class Ending:
     incomplete: str
     torn_bytes: int
 
+    @property
+    def missing(self) -> str:
+        """Why rounds may be missing, "" if none are."""
+        if self.incomplete:
+            return f"the transcript is incomplete ({self.incomplete})"
+        return "" if self.ended and not self.torn_bytes else NO_END
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedDetails:
@@ -132,15 +139,12 @@ class Auditor:
             self._last_round = observed.round
         self._vantage.observe(observed)
 
-    def report(
-        self, options: AuditOptions, missing: str = UNENDED, ending: Ending | None = None
-    ) -> RecordedReport:
+    def report(self, options: AuditOptions, ending: Ending | None = None) -> RecordedReport:
         """Return the report so far.
 
-        Args:
-            missing: why rounds may be missing, "" if none are.
-            ending: how the file ends; None while the recorded run goes on.
+        ending: how the file ends; None while the recorded run goes on.
         """
+        missing = UNENDED if ending is None else ending.missing
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
         measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
@@ -180,10 +184,8 @@ def audit(transcript: Transcript | Reader, options: AuditOptions | None = None) 
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
-    missing = "" if transcript.ended and not transcript.torn else NO_END
-    if why := transcript.incomplete:
-        missing = f"the transcript is incomplete ({why})"
-    return auditor.report(options, missing, Ending(transcript.ended, why, transcript.torn))
+    ending = Ending(transcript.ended, transcript.incomplete, transcript.torn)
+    return auditor.report(options, ending)
 
 
 # The verdict
@@ -209,7 +211,8 @@ def recorded_evidence(
         return Evidence(incomparable=other)
     if measured.unmeasured or (release := measured.release) is None:
         return Evidence(unknown=[measured.unmeasured])
-    at_most, own = measured.at_most, mechanism.get("own_noise")
+    at_most = math.inf if row.epsilon is None else row.epsilon
+    own = mechanism.get("own_noise")
     kept = claim.allows(at_most)
     largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
     doubts = [*measured.doubts, *([OWN_NOISE.format(own)] if own else [])]

@@ -6,6 +6,7 @@ Steps compose over all engines and accountants of the training.
 """
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,23 +18,26 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import Claims, NoiseLevel, Reducer
+from fedsim.audits.recorded.noise_level import NoiseLevel, Reducer
 from fedsim.audits.recorded.releases import (
     Asked,
     MeasuredRounds,
     Notes,
-    Proof,
     ReleaseReport,
     noise_measured,
     released,
 )
 from fedsim.audits.results.view import View
-from fedsim.audits.steps import checks
-from fedsim.audits.steps.checks import epsilon, mechanism
+from fedsim.audits.steps import batches, rules
+from fedsim.audits.steps.batches import ALPHA
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
+from fedsim.audits.steps.observation import Observation, ObservedRun
+from fedsim.audits.steps.rules import broken
 from fedsim.audits.steps.step import Step, step_of
+from fedsim.audits.steps.theory import epsilon_of, gaussian_steps
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import LOOP, UNITS, ObservedRound
+from fedsim.privacy.accounting import PLD
 from fedsim.privacy.identifiability import rho_alpha
 
 GRID = 0.01
@@ -57,6 +61,11 @@ UNEVEN = (
 ADAPTIVE = (
     "adaptive clipping releases a count of clipped gradients, which it divides by the size of the "
     "drawn batch; no epsilon here covers that. Use fixed clipping"
+)
+UNTESTED = (
+    "the audit cannot tell whether batches are Poisson samples: their sizes or the number of "
+    "records were not recorded, or too few were recorded to exclude one fixed size; record more "
+    "steps, or call the recorder on the Opacus engine before make_private"
 )
 COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that repeats"
 
@@ -94,8 +103,8 @@ class LoopSteps:
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
         why = why or (ADAPTIVE if any(step.adaptive for step in self._steps) else "")
-        checked = checks.checked(self._steps)
-        findings += checked.findings
+        seen = Observation((ObservedRun(tuple(self._steps)),), recorded=True)
+        findings += rules.findings(seen)
         if why:
             findings.append(Finding(why, severity="caution"))
             view = View(observer=LOOP, detects=None, note=why)
@@ -108,8 +117,10 @@ class LoopSteps:
             findings += _repeated(level)
             if len(compared) < len(self._releases):
                 findings.append(Finding(COMPARED, severity="note"))
-        found = self._measured(level, _Account(self._steps, checked, options.delta), options)
-        doubts = [checked.unsure] if checked.unsure else []
+        amplified = all(step.sample_rate for step in self._steps) and not broken(seen, "sampler")
+        doubts = [UNTESTED] * (amplified and not batches.tested(self._steps))
+        findings += [Finding(each, severity="caution") for each in doubts]
+        found = self._measured(level, _Account(seen, options.delta, amplified), options)
         return replace(found, unit=unit, doubts=[*doubts, *found.doubts])
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
@@ -118,23 +129,16 @@ class LoopSteps:
         if norm is not None and step.noise_multiplier is not None:
             std = step.noise_multiplier * norm
         parts = {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)}
-        claims = Claims(norm, std)
         # Noise and division round in the gradient's precision.
-        rounded = layout, layout.units(mean, after), 3.0, claims
-        return self._reducer.reduced(step.place, after - mean, parts, *rounded)
+        rounded = layout, layout.units(mean, after), 3.0
+        return self._reducer.reduced(step.place, after - mean, parts, *rounded, norm, std)
 
     def _measured(self, level: NoiseLevel, account: "_Account", options: Asked) -> MeasuredRounds:
-        least = self._multipliers(level.least_stds())
-        changes = account.checked.divisor_changes
-        release = ReleaseReport(
-            **noise_measured(level, options.confidence), amplified=account.checked.amplified
-        )
-        proof = Proof(
-            at_least=account.at_least(self._multipliers(level.most_stds(together=True))),
-            at_most=math.inf if changes else account.epsilon(least),
-            rho_alpha=1.0 if changes else account.advantage(least),
-        )
-        return released(LOOP, release, level, proof, options)
+        limits = account.limits(self._multipliers(level.least_stds()))
+        at_least = account.at_least(self._multipliers(level.most_stds(together=True)))
+        noise = noise_measured(level, options.confidence)
+        release = ReleaseReport(**noise, amplified=account.amplified)
+        return released(LOOP, release, level, limits, at_least, options)
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:
         """Return every step's noise over one record's largest change."""
@@ -160,41 +164,67 @@ def _repeated(level: NoiseLevel) -> list[Finding]:
         even = shape_p_value(NoiseSums(len(pairs), (releases[0].size,), (sum(energies),), logs))
     # Bonferroni: an equal share of the error for each test.
     wrong = {ECHO: again, UNEVEN: even}
-    return [Finding(text) for text, p_value in wrong.items() if p_value < checks.TAIL / 2]
+    return [Finding(text) for text, p_value in wrong.items() if p_value < ALPHA / 2]
 
 
 @dataclass(frozen=True)
 class _Account:
-    """What steps with these noise multipliers reveal, with the batches that the checks allow."""
+    """What steps with these noise multipliers reveal, with the batches that the rules allow.
 
-    steps: Sequence[Step]
-    checked: checks.Checked
+    Attributes:
+        amplified: whether batches are declared Poisson samples, and nothing contradicts it.
+    """
+
+    seen: Observation
     delta: float
+    amplified: bool
 
-    def epsilon(self, multipliers: Sequence[float]) -> float:
-        """Return epsilon if batches are as declared, without amplification where they are not."""
-        if self.checked.amplified:
-            return epsilon(multipliers, self._rates, self.delta)
-        return gaussian.epsilon(self.checked.most_mu(self.steps, multipliers), self.delta)
-
-    def advantage(self, multipliers: Sequence[float]) -> float:
-        """Return the largest advantage of an adversary, with the same batches."""
-        if not self.checked.amplified:
-            return gaussian.advantage(self.checked.most_mu(self.steps, multipliers))
-        return 1.0 if 0.0 in multipliers else rho_alpha(mechanism(multipliers, self._rates))
+    def limits(self, multipliers: Sequence[float]) -> tuple[float, float]:
+        """Return epsilon and the largest advantage, without sampling where it does not amplify."""
+        # The divisor would, or may, change with one record fewer.
+        if broken(self.seen, "data-dependent-divisor") or 0.0 in multipliers:
+            return math.inf, 1.0
+        if self.amplified:
+            composed = gaussian_steps(multipliers, self._rates)
+            return PLD.epsilon(composed, self.delta), rho_alpha(composed)
+        mu = self._most_mu(multipliers)
+        return gaussian.epsilon(mu, self.delta), gaussian.advantage(mu)
 
     def at_least(self, multipliers: Sequence[float]) -> float:
         """Return an epsilon that noise of at most these multipliers surely exceeds."""
         if 0.0 in multipliers:
             return math.inf
-        if self.checked.amplified:
-            return 0.0 if self.checked.unsure else (1 - GRID) * self.epsilon(multipliers)
-        proven = gaussian.epsilon(self.checked.least_mu(multipliers), self.delta)
-        if self.checked.favoured_rate:
-            rates = [self.checked.favoured_rate] * len(multipliers)
-            proven = max(proven, (1 - GRID) * epsilon(multipliers, rates, self.delta))
-        return proven
+        proven, rates = 0.0, self._rates if batches.tested(self.seen.steps) else []
+        if not self.amplified:
+            proven = gaussian.epsilon(self._least_mu(multipliers), self.delta)
+            *_, rate, several = batches.favoured(self.seen.sampled) or (0.0, True)
+            rates = [] if several else [rate] * len(multipliers)
+        return max(proven, (1 - GRID) * epsilon_of(multipliers, rates, self.delta) if rates else 0)
 
     @property
     def _rates(self) -> list[float]:
-        return [step.sample_rate or 1.0 for step in self.steps]
+        return [step.sample_rate or 1.0 for step in self.seen.steps]
+
+    def _most_mu(self, multipliers: Sequence[float]) -> float:
+        """Return the signal-to-noise ratio of the record that took part most, over all steps."""
+        squares, unknown = defaultdict[int, float](float), self._unknown
+        for step, z in zip(self.seen.steps, multipliers, strict=True):
+            # Unknown batches: any record may have been in all of them. A record that is several
+            # times in a batch changes the sum by as many clipping norms.
+            drawn = {0: step.accumulated} if unknown else Counter(step.members)
+            for member, times in drawn.items():
+                squares[member] += (times / z) ** 2
+        return math.sqrt(max(squares.values(), default=0.0))
+
+    def _least_mu(self, multipliers: Sequence[float]) -> float:
+        """Return a ratio that every record surely has: that of the sum of all steps."""
+        counts = Counter(member for step in self.seen.steps for member in step.members or ())
+        # If some records took part more often by chance, they may do so less another time.
+        if self._unknown or len(set(counts.values())) != 1:
+            return 0.0
+        # The sum of all steps moves by count * C, in noise of variance sum z^2 C^2.
+        return max(counts.values()) / math.sqrt(sum(z**2 for z in multipliers))
+
+    @property
+    def _unknown(self) -> bool:
+        return any(step.members is None for step in self.seen.steps)

@@ -26,18 +26,6 @@ def believable(*vectors: Floats | None) -> bool:
     return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
 
 
-@dataclass(frozen=True)
-class Claims:
-    """The stated mechanism of a round.
-
-    Attributes:
-        clipping_norm: largest L2 norm of an update; None where no clipping is known.
-    """
-
-    clipping_norm: float | None
-    std: float | None
-
-
 def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
     norm, projection = float(np.linalg.norm(update)), float(noise @ update)
     return Contribution(weight, weight * norm, weight * projection)
@@ -61,7 +49,8 @@ class Reducer:
         layout: Layout,
         units: Floats,
         times: float,
-        claims: Claims,
+        clipping_norm: float | None,
+        std: float | None,
     ) -> Release:
         """Return a round.
 
@@ -69,6 +58,8 @@ class Reducer:
             noise: what is left of the release without the mean, [P].
             units: unit in the last place of each parameter, [P].
             times: number of roundings of each; partial sums count as parts of one.
+            clipping_norm: largest L2 norm of an update; None where no clipping is known.
+            std: of the noise, as configured; None where it is unknown.
         """
 
         def rounding(part: slice) -> float:
@@ -81,10 +72,10 @@ class Reducer:
         return Release(
             round=round,
             size=noise.size,
-            claimed_std=claims.std,
+            claimed_std=std,
             energy=float(noise @ noise),
             rounding=rounding(slice(None)),
-            clipping_norm=claims.clipping_norm,
+            clipping_norm=clipping_norm,
             contributions=contributions,
             by_array={
                 name: (noise[part].size, float(noise[part] @ noise[part]), rounding(part))

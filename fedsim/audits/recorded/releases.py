@@ -97,37 +97,31 @@ class MeasuredRounds:
 
     Attributes:
         views: of each observer, the judged one last.
-        at_most: upper bound on epsilon, at the confidence of an alarm.
         unmeasured: why no epsilon can be compared with a claim; "" if one can.
         doubts: why an epsilon within a claim does not support it.
     """
 
     views: Sequence[View]
     release: ReleaseReport | None = None
-    at_most: float = math.inf
     unmeasured: str = ""
     unit: str = "client"
     doubts: Sequence[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """What the measured noise proves, at the confidence of an alarm.
-
-    Attributes:
-        at_least: lower bound on the largest epsilon of any client or record.
-        at_most: upper bound on it, like rho_alpha on the advantage.
-    """
-
-    at_least: float
-    at_most: float
-    rho_alpha: float
-
-
 def released(
-    observer: str, release: ReleaseReport, level: NoiseLevel, proof: Proof, options: Asked
+    observer: str,
+    release: ReleaseReport,
+    level: NoiseLevel,
+    limits: tuple[float, float],
+    at_least: float,
+    options: Asked,
 ) -> MeasuredRounds:
-    """Return what is measured of releases, with the view of their observer."""
+    """Return what is measured of releases, with the view of their observer.
+
+    Args:
+        limits: upper bounds on epsilon and on the advantage, at the confidence of an alarm.
+        at_least: lower bound on the largest epsilon of any client or record, at the same.
+    """
     limit = why = None
     if release.noise == "none":
         why = "" if all(release.claimed_std) else NOISE_ELSEWHERE
@@ -139,7 +133,7 @@ def released(
         # The configured noise counts where nothing contradicts it.
         configured = release.noise in ("as claimed", "more")
         source: Source = "theory" if configured else "measured"
-        limit = Limit.of_epsilon(proof.at_most, proof.rho_alpha, source)
+        limit = Limit.of_epsilon(*limits, source)
     believed, ratio = [client.log_odds[-1] for client in release.clients], level.shown
     view = View(
         observer=observer,
@@ -147,15 +141,13 @@ def released(
         trials=1,
         log_odds=max(0.0, *believed) if believed else None,
         # Nothing is proven about a mechanism that the recording does not show whole.
-        bounds=lambda _: {} if why else {"noise": proof.at_least},
+        bounds=lambda _: {} if why else {"noise": at_least},
         noise=Noise(ratio.low, ratio.high, options.confidence)
         if all(release.claimed_std)
         else None,
         detects=noise_level.detects(level),
     )
-    return MeasuredRounds(
-        views=[view], release=release, at_most=proof.at_most, unmeasured=why or ""
-    )
+    return MeasuredRounds(views=[view], release=release, unmeasured=why or "")
 
 
 def noise_measured(level: NoiseLevel, confidence: float) -> dict[str, Any]:
@@ -184,12 +176,9 @@ def updates_measured(level: NoiseLevel, options: Asked) -> MeasuredRounds:
         **noise_measured(level, options.confidence),
         clients=[_client(node, level, delta) for node in nodes],
     )
-    proof = Proof(
-        at_least=gaussian.epsilon(max(_mu(node, releases, most) for node in nodes), delta),
-        at_most=gaussian.epsilon(largest, delta),
-        rho_alpha=gaussian.advantage(largest),
-    )
-    return released("participant", release, level, proof, options)
+    limits = gaussian.epsilon(largest, delta), gaussian.advantage(largest)
+    at_least = gaussian.epsilon(max(_mu(node, releases, most) for node in nodes), delta)
+    return released("participant", release, level, limits, at_least, options)
 
 
 def noise_multiplier(level: NoiseLevel) -> float | None:

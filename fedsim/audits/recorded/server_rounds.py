@@ -13,7 +13,7 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.bounds.canaries import vector
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import Claims, Reducer
+from fedsim.audits.recorded.noise_level import Reducer
 from fedsim.audits.recorded.releases import (
     EXCESS,
     JUDGED,
@@ -176,9 +176,10 @@ class ServerRounds:
         # Each of n updates is restored, weighted and summed in the model's precision. The partial
         # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
         times = len(observed.replies) / 3 + 3
-        claims = Claims(view.norm, claimed_std(observed.mechanism))
-        rounded = view.layout, units, times, claims
-        return self._reducer.reduced(observed.round, noise, parts, *rounded)
+        mechanism = view.norm, claimed_std(observed.mechanism)
+        return self._reducer.reduced(
+            observed.round, noise, parts, view.layout, units, times, *mechanism
+        )
 
 
 def _unmeasured(why: str, doubts: Sequence[str]) -> MeasuredRounds:

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.audits.steps.step import accountant_facts
 from fedsim.audits.steps.watch import Accounted
 from fedsim.common.installation import installed
 from fedsim.federation.transcripts.records import (
@@ -206,7 +205,7 @@ class Recorder:
             "noise_multiplier": noise_multiplier,
             "clipping_norm": clipping_norm,
             "sample_rate": sample_rate,
-            **accountant_facts(accounted),
+            **({} if accounted is None else accounted.facts),
             **more,
         }
         with self._sink.guarded():

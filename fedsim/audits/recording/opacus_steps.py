@@ -149,26 +149,22 @@ class _OpacusSteps(Watch):
         return None if self._batches is None else self._batches.of_step(batches)
 
     def take(self, step: WatchedStep) -> None:
-        record(self._recorder, step)
-        self._released = [each.grad.detach().clone() for each in step.optimizer.params]
-
-
-def record(recorder: Recorder, step: WatchedStep) -> None:
-    """Record a watched step; its rate is the accountant's, where batches are Poisson samples."""
-    batch: tuple[int, ...] | int | None = step.rows if step.members is None else step.members
-    facts = dict(step.facts)
-    if step.members is not None and step.rows not in (None, len(step.members)):
-        batch, facts["sampling"] = step.rows, OWN_BATCHES
-    if step.accounted is not None and facts.get("sampling", POISSON) == POISSON:
-        facts["sample_rate"] = step.accounted.sample_rate
-    recorder.step(
-        {str(place): each.grad for place, each in enumerate(step.optimizer.params)},
-        {str(place): each for place, each in enumerate(step.summed)},
-        divisor=step.divisor,
-        batch=batch,
-        accounted=step.accounted,
-        **facts,  # type: ignore[arg-type]  # scalars by name
-    )
+        """Record a step; its rate is the accountant's, where batches are Poisson samples."""
+        batch: tuple[int, ...] | int | None = step.rows if step.members is None else step.members
+        facts = dict(step.facts)
+        if step.members is not None and step.rows not in (None, len(step.members)):
+            batch, facts["sampling"] = step.rows, OWN_BATCHES
+        if "accountant" in facts and facts.get("sampling", POISSON) == POISSON:
+            facts["sample_rate"] = facts["accountant_sample_rate"]
+        gradients = [each.grad for each in step.optimizer.params]
+        self._recorder.step(
+            gradients,
+            step.summed,
+            divisor=step.divisor,
+            batch=batch,
+            **facts,  # type: ignore
+        )
+        self._released = [each.detach().clone() for each in gradients]
 
 
 class _Batches:

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.audits.steps.step import Step, watched_step
+from fedsim.audits.steps.step import Statement, Step, watched_step
 from fedsim.audits.steps.watch import POISSON, Drawn, Watch, WatchedStep
 from fedsim.common.opacus_clipping import flat
 from fedsim.federation.transcripts.records import Scalar
@@ -27,15 +27,6 @@ SAMPLERS = {
     "WeightedRandomSampler": "weighted",
     "SequentialSampler": "in order",
 }
-
-
-@dataclass(frozen=True)
-class LoopStatement:
-    """The last answer of a loop's accountant; `steps`: those that it counts."""
-
-    epsilon: float
-    delta: float
-    steps: int
 
 
 @dataclass
@@ -127,7 +118,7 @@ class LoopWatch(Watch):
     wrapped: bool = False
     replayed: tuple[Floats, ...] = ()
     released: list[Floats] = field(default_factory=list)
-    statement: LoopStatement | None = None
+    statement: Statement | None = None
     batches: LoaderBatches = field(default_factory=LoaderBatches)
     optimizer: Any = None
     due: bool = False
@@ -182,7 +173,7 @@ class LoopWatch(Watch):
         unattached = self.optimizer is not None and not accountant.history
         if unattached or any(each is accountant for each in self.accountants):
             counted = sum(int(steps) for *_, steps in accountant.history)
-            self.statement = LoopStatement(float(epsilon), float(delta), counted)
+            self.statement = Statement(float(epsilon), float(delta), counted)
 
     def replay(self, parameters: list[Any]) -> None:
         self.due = True

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.steps.watch import POISSON, Accounted, WatchedStep
-from fedsim.federation.transcripts.records import ObservedRound, Scalar
+from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.privacy.trust import Vantage
 
 CONFIGURED = 1e-30, 1e30
 """Range of believed numbers other than 0, in which squares do not overflow."""
@@ -32,13 +34,15 @@ def unbelievable(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """Sizes of a loop's batches, beside those of Poisson samples."""
+class Statement:
+    """The last answer of a training's accountant; `steps`: the releases that it counts."""
 
-    rate: float
-    declared: float
-    dispersion: float
-    p_value: float
+    epsilon: float
+    delta: float
+    steps: int
+
+    def claim(self, source: str, unit: str, vantage: Vantage | None = None) -> Claim:
+        return Claim(self.epsilon, self.delta, source, vantage, unit)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Step:
 
     @property
     def repeated(self) -> int:
-        """How often the record that was drawn most was drawn."""
+        """How often the record was drawn that was drawn most."""
         return max(Counter(self.members).values(), default=0) if self.members else 0
 
     @property
@@ -105,10 +109,9 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
 
 def watched_step(place: int, step: WatchedStep) -> Step:
     """Return a step of code that an audit runs; its rate is the sampler's own."""
-    facts: dict[str, Scalar] = {**step.facts, **accountant_facts(step.accounted)}
+    facts = step.facts | {"divisor": step.divisor, "accumulated": 1}
     if facts.get("sampling") == POISSON:
         facts["sample_rate"] = facts["declared_rate"]
-    facts |= {"divisor": step.divisor, "accumulated": 1}
     members, noise = step.members, step.noise
     made = _step(place, facts, None if members is None else len(members), members)
     assert made is not None  # a measured divisor is above 0
@@ -121,17 +124,6 @@ def watched_step(place: int, step: WatchedStep) -> Step:
         noise_energies=tuple(float(each @ each) for each in parts),
         noise=tuple(map(float, noise[:SHOWN])),
     )
-
-
-def accountant_facts(accounted: Accounted | None) -> dict[str, Scalar]:
-    if accounted is None:
-        return {}
-    return {
-        "accountant": accounted.kind,
-        "accountant_noise_multiplier": accounted.noise_multiplier,
-        "accountant_sample_rate": accounted.sample_rate,
-        "accountant_steps": accounted.steps,
-    }
 
 
 def _step(

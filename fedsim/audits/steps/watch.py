@@ -69,8 +69,18 @@ class Accounted:
     steps: int
     kind: str = ""
 
+    @property
+    def facts(self) -> dict[str, Scalar]:
+        """The same by the names of a transcript's mechanism."""
+        return {
+            "accountant": self.kind,
+            "accountant_noise_multiplier": self.noise_multiplier,
+            "accountant_sample_rate": self.sample_rate,
+            "accountant_steps": self.steps,
+        }
 
-Drawn = tuple[tuple[int, ...], Mapping[str, Scalar]]
+
+Drawn = tuple[tuple[int, ...], dict[str, Scalar]]
 """Indices that a loader drew for a step, and facts of its sampler and data set."""
 
 
@@ -91,7 +101,6 @@ class WatchedStep:
     members: tuple[int, ...] | None
     limit: float
     norms: Floats | None
-    accounted: Accounted | None
     facts: dict[str, Scalar]
 
     @property
@@ -235,20 +244,19 @@ class Watch:
                 members,
                 limit,
                 part.norms,
-                self._accounted(counted),
-                {**facts, **of_loader, "accumulated": accumulated},
+                facts | self._accounted(counted) | of_loader | {"accumulated": accumulated},
             )
         )
 
-    def _accounted(self, before: Mapping[int, int]) -> Accounted | None:
+    def _accounted(self, before: Mapping[int, int]) -> dict[str, Scalar]:
         """Return what accountants recorded since their numbers of steps were read."""
         for accountant in reversed(self.accountants):
             steps = _steps(accountant)
             if steps > before.get(id(accountant), 0):
                 multiplier, rate, *_ = accountant.history[-1]
                 kind = str(accountant.mechanism())
-                return Accounted(float(multiplier), min(1.0, float(rate)), steps, kind)
-        return None
+                return Accounted(float(multiplier), min(1.0, float(rate)), steps, kind).facts
+        return {}
 
 
 _Before = tuple[_Part, int, Mapping[int, int], dict[str, Scalar]]

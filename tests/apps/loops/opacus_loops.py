@@ -1,5 +1,7 @@
 """Training loops with Opacus as it is installed: the right one, and ways in which it goes wrong."""
 
+from functools import partial
+
 import torch
 from opacus import GradSampleModule, PrivacyEngine
 from opacus.accountants import RDPAccountant
@@ -19,32 +21,9 @@ def model(features: torch.Tensor) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 10))
 
 
-def _private(net, engine, loader, noise=NOISE, **options):
-    return engine.make_private(
-        module=net,
-        optimizer=torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1),
-        data_loader=loader,
-        noise_multiplier=noise,
-        max_grad_norm=options.pop("max_grad_norm", 1.0),
-        **options,
-    )
-
-
-def _all(features, labels, **options):
-    net, engine = model(features), PrivacyEngine()
-    return net, engine, *_private(net, engine, _loader(features, labels), **options)
-
-
-def _counted(net, engine):
-    engine.get_epsilon(DELTA)
-    return net
-
-
-def _fit(private, optimizer, loader, physical=None, epochs=EPOCHS, criterion=None):
-    if physical:
-        loader = wrap_data_loader(data_loader=loader, max_batch_size=physical, optimizer=optimizer)
-    for batch, target in _epochs(loader, epochs):
-        _step(private, optimizer, batch, target, criterion or nn.functional.cross_entropy)
+def _loader(features, labels, **options):
+    options = {"batch_size": BATCH, "shuffle": True} | options
+    return DataLoader(TensorDataset(features, labels), **options)
 
 
 def _epochs(loader, epochs):
@@ -58,58 +37,73 @@ def _step(private, optimizer, batch, target, criterion=nn.functional.cross_entro
     optimizer.step()
 
 
-def _train(net, engine, loader, noise=NOISE, epochs=EPOCHS, **options):
-    private, optimizer, loader = _private(net, engine, loader, noise, **options)
-    _fit(private, optimizer, loader, epochs=epochs)
-    return net
+def _fit(private, optimizer, loader, physical=None, epochs=EPOCHS):
+    if physical:
+        loader = wrap_data_loader(data_loader=loader, max_batch_size=physical, optimizer=optimizer)
+    for batch, target in _epochs(loader, epochs):
+        _step(private, optimizer, batch, target)
 
 
-def _loader(features, labels, **options):
-    options = {"batch_size": BATCH, "shuffle": True} | options
-    return DataLoader(TensorDataset(features, labels), **options)
+class _Training:
+    """A training that `make_private` made private; it returns itself until it is counted."""
+
+    def __init__(
+        self, features, labels, net=None, loader=None, engine=None, sgd=torch.optim.SGD, **options
+    ):
+        self.net, self.engine = net or model(features), engine or PrivacyEngine()
+        self.private, self.optimizer, self.loader = self.engine.make_private(
+            module=self.net,
+            optimizer=sgd([p for p in self.net.parameters() if p.requires_grad], lr=0.1),
+            data_loader=loader or _loader(features, labels),
+            **({"noise_multiplier": NOISE, "max_grad_norm": 1.0} | options),
+        )
+
+    def fit(self, physical=None, epochs=EPOCHS):
+        _fit(self.private, self.optimizer, self.loader, physical, epochs)
+        return self
+
+    def batches(self, epochs=EPOCHS):
+        return _epochs(self.loader, epochs)
+
+    def step(self, batch, target):
+        _step(self.private, self.optimizer, batch, target)
+
+    def counted(self):
+        self.engine.get_epsilon(DELTA)
+        return self.net
 
 
 def correct(features, labels, seed, noise=NOISE, epochs=EPOCHS):
     """Train as Opacus's own documentation says."""
-    net, engine = model(features), PrivacyEngine()
-    _train(net, engine, _loader(features, labels), noise, epochs)
-    return _counted(net, engine)
+    return _Training(features, labels, noise_multiplier=noise).fit(epochs=epochs).counted()
 
 
 def full_batch(features, labels, seed):
     """Take all records in every step."""
-    net, engine = model(features), PrivacyEngine()
     loader = _loader(features, labels, batch_size=len(labels))
-    _train(net, engine, loader, noise=8.0, epochs=8)
-    return _counted(net, engine)
+    training = _Training(features, labels, loader=loader, noise_multiplier=8.0)
+    return training.fit(epochs=8).counted()
 
 
 def fixed_batches(features, labels, seed):
     """Keep PyTorch's batches of one size, with the accountant that counts on Poisson's."""
-    net, engine = model(features), PrivacyEngine()
-    _train(net, engine, _loader(features, labels), poisson_sampling=False)
-    return _counted(net, engine)
+    return _Training(features, labels, poisson_sampling=False).fit().counted()
 
 
 def cut_short(features, labels, seed):
     """Take one batch of every pass over shuffled records, and begin the next."""
-    net, engine = model(features), PrivacyEngine()
-    private, optimizer, loader = _private(
-        net, engine, _loader(features, labels), poisson_sampling=False
-    )
+    training = _Training(features, labels, poisson_sampling=False)
     for _ in range(10):
-        _step(private, optimizer, *next(iter(loader)))
-    return _counted(net, engine)
+        training.step(*next(iter(training.loader)))
+    return training.counted()
 
 
 def weighted(features, labels, seed):
     """Draw rare classes more often."""
     counts = torch.bincount(labels, minlength=10).double()
     draws = WeightedRandomSampler(1 / counts[labels], len(labels))
-    net, engine = model(features), PrivacyEngine()
     loader = _loader(features, labels, shuffle=False, sampler=draws)
-    _train(net, engine, loader, poisson_sampling=False)
-    return _counted(net, engine)
+    return _Training(features, labels, loader=loader, poisson_sampling=False).fit().counted()
 
 
 def rebuilt(features, labels, seed, persistent=False):
@@ -120,9 +114,9 @@ def rebuilt(features, labels, seed, persistent=False):
             engine = PrivacyEngine(accountant="rdp")
         plain = model(features)
         plain.load_state_dict(net.state_dict())
+        training = _Training(features, labels, net=plain, engine=engine).fit(epochs=1)
         net = plain
-        _train(net, engine, _loader(features, labels), epochs=1)
-    return _counted(net, engine)
+    return training.counted()
 
 
 def persistent(features, labels, seed):
@@ -132,11 +126,8 @@ def persistent(features, labels, seed):
 
 def per_layer(features, labels, seed):
     """Clip each layer's gradient by itself, as Opacus does, which scales the noise to all."""
-    net, engine = model(features), PrivacyEngine()
-    norms = [0.8, 0.6]
-    loader = _loader(features, labels)
-    _train(net, engine, loader, clipping="per_layer", max_grad_norm=norms)
-    return _counted(net, engine)
+    options = {"clipping": "per_layer", "max_grad_norm": [0.8, 0.6]}
+    return _Training(features, labels, **options).fit().counted()
 
 
 # Ways to get the noise wrong.
@@ -144,9 +135,7 @@ def per_layer(features, labels, seed):
 
 def no_noise(features, labels, seed):
     """Leave the noise multiplier at 0, as it was for debugging."""
-    net, engine = model(features), PrivacyEngine()
-    _train(net, engine, _loader(features, labels), noise=0.0)
-    return net
+    return _Training(features, labels, noise_multiplier=0.0).fit().net
 
 
 def constant_seed(features, labels, seed):
@@ -157,10 +146,8 @@ def constant_seed(features, labels, seed):
 
 def constant_noise_generator(features, labels, seed, noise_seed=0):
     """Draw the noise from a generator of its own, whose seed stands in the code."""
-    net, engine = model(features), PrivacyEngine()
     generator = torch.Generator().manual_seed(noise_seed)
-    _train(net, engine, _loader(features, labels), noise_generator=generator)
-    return _counted(net, engine)
+    return _Training(features, labels, noise_generator=generator).fit().counted()
 
 
 def secret_noise_generator(features, labels, seed):
@@ -255,26 +242,26 @@ def bias_without_noise(features, labels, seed):
 
 def divisor_of_the_batch(features, labels, seed):
     """Divide by the size of the batch that was drawn."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    for batch, target in _epochs(loader, EPOCHS):
-        optimizer.expected_batch_size = len(batch)
-        _step(private, optimizer, batch, target)
-    return _counted(net, engine)
+    training = _Training(features, labels)
+    for batch, target in training.batches():
+        training.optimizer.expected_batch_size = len(batch)
+        training.step(batch, target)
+    return training.counted()
 
 
 def noise_decays(features, labels, seed, told=True):
     """Let the noise decay from epoch to epoch, by Opacus's scheduler."""
-    net, engine, private, optimizer, loader = _all(features, labels)
+    training = _Training(features, labels)
     if not told:
-        accountant, rate = engine.accountant, 1 / len(loader)
-        optimizer.attach_step_hook(
+        accountant, rate = training.engine.accountant, 1 / len(training.loader)
+        training.optimizer.attach_step_hook(
             lambda _: accountant.step(noise_multiplier=NOISE, sample_rate=rate)
         )
-    scheduler = ExponentialNoise(optimizer, gamma=0.9)
+    scheduler = ExponentialNoise(training.optimizer, gamma=0.9)
     for _ in range(EPOCHS):
-        _fit(private, optimizer, loader, epochs=1)
+        training.fit(epochs=1)
         scheduler.step()
-    return _counted(net, engine)
+    return training.counted()
 
 
 def noise_decays_untold(features, labels, seed):
@@ -317,18 +304,13 @@ def per_layer_by_hand(features, labels, seed):
 
 def per_layer_noise_of_one(features, labels, seed):
     """Clip each layer by itself as Opacus does, and put the norm of one where that of all was."""
-    norms = [0.8, 0.6]
-    net, engine, private, optimizer, loader = _all(
-        features, labels, clipping="per_layer", max_grad_norm=norms
-    )
-    optimizer.max_grad_norm = max(norms)
-    _fit(private, optimizer, loader)
-    return _counted(net, engine)
+    training = _Training(features, labels, clipping="per_layer", max_grad_norm=[0.8, 0.6])
+    training.optimizer.max_grad_norm = 0.8
+    return training.fit().counted()
 
 
 def adaptive(features, labels, seed):
     """Take Opacus's own adaptive clipping."""
-    net, engine = model(features), PrivacyEngine()
     options = {
         "target_unclipped_quantile": 0.5,
         "clipbound_learning_rate": 0.2,
@@ -336,14 +318,13 @@ def adaptive(features, labels, seed):
         "min_clipbound": 0.01,
         "unclipped_num_std": 4.0,
     }
-    _train(net, engine, _loader(features, labels), clipping="adaptive", **options)
-    return _counted(net, engine)
+    return _Training(features, labels, clipping="adaptive", **options).fit().counted()
 
 
 def median_norm(features, labels, seed):
     """Clip to the median norm of the batch, which nobody counts."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    step = optimizer.step
+    training = _Training(features, labels)
+    optimizer, step = training.optimizer, training.optimizer.step
 
     def clipped_to_the_median():
         rows = [each.reshape(len(each), -1) for each in optimizer.grad_samples]
@@ -351,18 +332,17 @@ def median_norm(features, labels, seed):
         step()
 
     optimizer.step = clipped_to_the_median
-    _fit(private, optimizer, loader)
-    return _counted(net, engine)
+    return training.fit().counted()
 
 
 def scheduled_norm(features, labels, seed):
     """Lower the clipping norm from epoch to epoch, by a schedule that no data are asked for."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    scheduler = ExponentialGradClip(optimizer, gamma=0.8)
+    training = _Training(features, labels)
+    scheduler = ExponentialGradClip(training.optimizer, gamma=0.8)
     for _ in range(EPOCHS):
-        _fit(private, optimizer, loader, epochs=1)
+        training.fit(epochs=1)
         scheduler.step()
-    return _counted(net, engine)
+    return training.counted()
 
 
 def ghost(features, labels, seed):
@@ -377,8 +357,10 @@ def ghost(features, labels, seed):
         max_grad_norm=1.0,
         grad_sample_mode="ghost",
     )
-    _fit(private, optimizer, loader, criterion=criterion)
-    return _counted(net, engine)
+    for batch, target in _epochs(loader, EPOCHS):
+        _step(private, optimizer, batch, target, criterion)
+    engine.get_epsilon(DELTA)
+    return net
 
 
 # Ways to lose the account.
@@ -386,30 +368,28 @@ def ghost(features, labels, seed):
 
 def skipped_steps(features, labels, seed):
     """Sum two batches for a step, by the signal that physical batches are held back with."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    for place, (batch, target) in enumerate(_epochs(loader, 2 * EPOCHS)):
-        optimizer.signal_skip_step(do_skip=place % 2 == 0)
-        _step(private, optimizer, batch, target)
-    return _counted(net, engine)
+    training = _Training(features, labels)
+    for place, (batch, target) in enumerate(training.batches(2 * EPOCHS)):
+        training.optimizer.signal_skip_step(do_skip=place % 2 == 0)
+        training.step(batch, target)
+    return training.counted()
 
 
 def virtual_steps(features, labels, seed):
     """Sum physical batches for a step with Opacus's BatchMemoryManager."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    _fit(private, optimizer, loader, PHYSICAL)
-    return _counted(net, engine)
+    return _Training(features, labels).fit(PHYSICAL).counted()
 
 
 def parts_of_a_batch(features, labels, seed):
     """Take a batch's gradients in two parts, of which Opacus's hook makes two batches."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    private.allow_grad_accumulation()
-    for batch, target in _epochs(loader, EPOCHS):
-        optimizer.zero_grad()
+    training = _Training(features, labels)
+    training.private.allow_grad_accumulation()
+    for batch, target in training.batches():
+        training.optimizer.zero_grad()
         for part, of_it in zip(batch.chunk(2), target.chunk(2), strict=True):
-            nn.functional.cross_entropy(private(part), of_it).backward()
-        optimizer.step()
-    return _counted(net, engine)
+            nn.functional.cross_entropy(training.private(part), of_it).backward()
+        training.optimizer.step()
+    return training.counted()
 
 
 def hook_forgotten(features, labels, seed):
@@ -419,18 +399,16 @@ def hook_forgotten(features, labels, seed):
 
 def hook_lost(features, labels, seed, kept=False):
     """Log every step from the second epoch on, with the one hook that an optimizer has."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    _fit(private, optimizer, loader, epochs=1)
-    account, lengths = optimizer.step_hook, []
+    training = _Training(features, labels).fit(epochs=1)
+    account, lengths = training.optimizer.step_hook, []
 
     def log(optimizer):
         lengths.append(float(optimizer.params[0].grad.norm()))
         if kept:
             account(optimizer)
 
-    optimizer.attach_step_hook(log)
-    _fit(private, optimizer, loader, epochs=1)
-    return _counted(net, engine)
+    training.optimizer.attach_step_hook(log)
+    return training.fit(epochs=1).counted()
 
 
 def hook_kept(features, labels, seed):
@@ -440,12 +418,11 @@ def hook_kept(features, labels, seed):
 
 def step_without_noise(features, labels, seed):
     """End with a step of the ordinary optimizer, on all records, for good measure."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    _fit(private, optimizer, loader)
-    optimizer.zero_grad()
-    nn.functional.cross_entropy(private(features), labels).backward()
-    optimizer.original_optimizer.step()
-    return _counted(net, engine)
+    training = _Training(features, labels).fit()
+    training.optimizer.zero_grad()
+    nn.functional.cross_entropy(training.private(features), labels).backward()
+    training.optimizer.original_optimizer.step()
+    return training.counted()
 
 
 # Ways to change a model by other than what was released.
@@ -469,24 +446,21 @@ class _Scaled(nn.Module):
 
 def running_mean(features, labels, seed):
     """Keep the features' running mean in a buffer, as batch normalization does."""
-    net, engine = _Scaled(features), PrivacyEngine()
-    _train(net, engine, _loader(features, labels))
-    return _counted(net, engine)
+    return _Training(features, labels, net=_Scaled(features)).fit().counted()
 
 
 def layer_beside(features, labels, seed, also=True):
     """Train a layer below by an ordinary optimizer, on the gradients of the same batches."""
     below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 8), nn.Tanh())
-    net, engine = nn.Sequential(below, nn.Linear(8, 10)), PrivacyEngine()
     below.requires_grad_(False)
-    private, optimizer, loader = _private(net, engine, _loader(features, labels))
+    training = _Training(features, labels, net=nn.Sequential(below, nn.Linear(8, 10)))
     below.requires_grad_(also)
     beside = torch.optim.SGD(below.parameters(), lr=0.1)
-    for batch, target in _epochs(loader, EPOCHS):
+    for batch, target in training.batches():
         beside.zero_grad()
-        _step(private, optimizer, batch, target)
+        training.step(batch, target)
         beside.step()
-    return _counted(net, engine)
+    return training.counted()
 
 
 class _Unnoised(torch.optim.SGD):
@@ -499,55 +473,48 @@ class _Unnoised(torch.optim.SGD):
         return super().step(closure)
 
 
-def unnoised_gradient(features, labels, seed, kind=_Unnoised, **options):
+def unnoised_gradient(features, labels, seed):
     """Take another gradient for the step than the one with noise."""
-    net, engine = model(features), PrivacyEngine()
-    private, optimizer, loader = engine.make_private(
-        module=net,
-        optimizer=kind(net.parameters(), lr=0.1, **options),
-        data_loader=_loader(features, labels),
-        noise_multiplier=NOISE,
-        max_grad_norm=1.0,
-    )
-    _fit(private, optimizer, loader)
-    return _counted(net, engine)
+    return _Training(features, labels, sgd=_Unnoised).fit().counted()
 
 
 def rate_by_loss(features, labels, seed):
     """Lower the learning rate where the loss on all records does not fall."""
-    net, engine, private, optimizer, loader = _all(features, labels)
+    training = _Training(features, labels)
     for _ in range(EPOCHS):
-        _fit(private, optimizer, loader, epochs=1)
+        training.fit(epochs=1)
         with torch.no_grad():
-            loss = nn.functional.cross_entropy(net(features), labels)
-        optimizer.param_groups[0]["lr"] *= float(loss) / 10
-    return _counted(net, engine)
+            loss = nn.functional.cross_entropy(training.net(features), labels)
+        training.optimizer.param_groups[0]["lr"] *= float(loss) / 10
+    return training.counted()
 
 
 def weight_decay(features, labels, seed):
     """Let an optimizer with momentum and weight decay make of each noised gradient what it will."""
-    return unnoised_gradient(features, labels, seed, torch.optim.AdamW, weight_decay=0.1)
+    sgd = partial(torch.optim.AdamW, weight_decay=0.1)
+    return _Training(features, labels, sgd=sgd).fit().counted()
 
 
 def averaged(features, labels, seed):
     """Keep the mean of the weights after each step in the model, which are all released."""
-    net, engine, private, optimizer, loader = _all(features, labels)
+    training = _Training(features, labels)
+    net = training.net
     net.register_buffer("average", torch.zeros_like(net[1].weight))
-    for batch, target in _epochs(loader, EPOCHS):
-        _step(private, optimizer, batch, target)
+    for batch, target in training.batches():
+        training.step(batch, target)
         net.average.lerp_(net[1].weight.detach(), 0.2)
-    return _counted(net, engine)
+    return training.counted()
 
 
 def step_in_two(features, labels, seed):
     """Noise the gradients, and take the step of the ordinary optimizer with them, by hand."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    for batch, target in _epochs(loader, EPOCHS):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(private(batch), target).backward()
-        if optimizer.pre_step():
-            optimizer.original_optimizer.step()
-    return _counted(net, engine)
+    training = _Training(features, labels)
+    for batch, target in training.batches():
+        training.optimizer.zero_grad()
+        nn.functional.cross_entropy(training.private(batch), target).backward()
+        if training.optimizer.pre_step():
+            training.optimizer.original_optimizer.step()
+    return training.counted()
 
 
 # Right in ways that few loops are.
@@ -555,36 +522,30 @@ def step_in_two(features, labels, seed):
 
 def secure(features, labels, seed):
     """Draw noise as the secure mode does; its generator, torchcsprng's, is not installed here."""
-    net, engine, private, optimizer, loader = _all(features, labels)
-    optimizer.secure_mode = True
-    _fit(private, optimizer, loader)
-    return _counted(net, engine)
+    training = _Training(features, labels)
+    training.optimizer.secure_mode = True
+    return training.fit().counted()
 
 
 def split(features, labels, seed):
     """Keep a few records for validation, and watch the loss on them."""
     train, validation = random_split(TensorDataset(features, labels), (len(labels) - 2, 2))
-    net, engine = model(features), PrivacyEngine()
-    private, optimizer, loader = _private(
-        net, engine, DataLoader(train, batch_size=BATCH, shuffle=True)
-    )
+    loader = DataLoader(train, batch_size=BATCH, shuffle=True)
+    training = _Training(features, labels, loader=loader)
     for _ in range(EPOCHS):
-        _fit(private, optimizer, loader, epochs=1)
+        training.fit(epochs=1)
         with torch.no_grad():
             for batch, target in DataLoader(validation, batch_size=2):
-                nn.functional.cross_entropy(net(batch), target)
-    return _counted(net, engine)
+                nn.functional.cross_entropy(training.net(batch), target)
+    return training.counted()
 
 
 def frozen(features, labels, seed):
     """Train the last layer alone, on what a frozen one makes of the features."""
-    engine = PrivacyEngine()
     below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 32), nn.Tanh())
-    net = nn.Sequential(below, nn.Linear(32, 10))
     below.requires_grad_(False)
-    _train(net, engine, _loader(features, labels))
-    engine.get_epsilon(DELTA)
-    return net.state_dict()
+    net = nn.Sequential(below, nn.Linear(32, 10))
+    return _Training(features, labels, net=net).fit().counted().state_dict()
 
 
 def rate_changes(features, labels, seed):
@@ -607,10 +568,8 @@ def rate_changes(features, labels, seed):
 
 def small_batches(features, labels, seed):
     """Draw batches so small that some are empty."""
-    net, engine = model(features), PrivacyEngine()
-    _train(net, engine, _loader(features, labels, batch_size=4), epochs=4)
-    engine.get_epsilon(DELTA)
-    return net
+    loader = _loader(features, labels, batch_size=4)
+    return _Training(features, labels, loader=loader).fit(epochs=4).counted()
 
 
 def standardised(features, labels, seed):

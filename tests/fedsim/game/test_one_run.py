@@ -6,22 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from flwr.app import Context, RecordDict
 
 from adversaries.bounds.one_run import bounds
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim import client_app, server_app
+from fedsim import server_app
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import verdicts
-from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation, one_run
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
+from tests.auditors_node import with_auditor
 
 COUNT = 20
 KINDS = sorted(one_run.KINDS)
@@ -199,11 +197,8 @@ def test_without_canaries_nothing_is_recorded(play):
 def _directory(config, folder, node=None):
     """Run with an auditor beside the clients, the first of whose node config has `node` besides."""
     directory = RunDirectory.create(folder / "run", config)
-    run_config = to_run_config(config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
+    grid = with_auditor(config, folder)
     grid.contexts[1000].node_config.update(node or {})
-    told = {"role": "auditor", "transcript-path": str(folder)}
-    grid.contexts[7777] = Context(RUN_ID, 7777, told, RecordDict(), run_config)
     server_app.carry_out(grid, preflight(config), directory)
     return directory
 

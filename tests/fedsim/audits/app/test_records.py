@@ -12,10 +12,10 @@ from fedsim.audits.app.audit import audit_directory
 from fedsim.audits.app.facts import ClientRun
 from fedsim.audits.app.records import judged
 from fedsim.audits.judgement.claim import Claim, Verdict
-from fedsim.audits.loop.observation import ObservedRun
 from fedsim.audits.results.view import audit_view
-from fedsim.audits.steps.checks import epsilon
+from fedsim.audits.steps.observation import ObservedRun
 from fedsim.audits.steps.step import Step
+from fedsim.audits.steps.theory import epsilon_of
 from fedsim.audits.steps.watch import Accounted
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.reports.kinds import audited as words
@@ -25,7 +25,7 @@ RECORDS, BATCH, DELTA = 599, 64, 1e-5
 STEPS = 2 * 2 * 10
 """Two rounds of two epochs, each of ten batches."""
 
-TRUTH = epsilon([1.5] * STEPS, [1 / 10] * STEPS, DELTA)
+TRUTH = epsilon_of([1.5] * STEPS, [1 / 10] * STEPS, DELTA)
 
 
 def audited(variant="", claimed=1.01 * TRUTH, clients=3):
@@ -53,7 +53,7 @@ def test_all_rounds_of_a_client_compose_whatever_engine_took_their_steps():
     assert right.report["details"]["decisions"] is None
     assert "trial" not in words.audit_words.played(right)
     # What one engine says of its round is less than what all rounds reveal.
-    of_a_round = epsilon([1.5] * (STEPS // 2), [1 / 10] * (STEPS // 2), DELTA)
+    of_a_round = epsilon_of([1.5] * (STEPS // 2), [1 / 10] * (STEPS // 2), DELTA)
     assert audited(claimed=1.01 * of_a_round).verdict is Verdict.SUSPECT
 
 
@@ -127,7 +127,7 @@ def test_clients_are_judged_one_by_one_and_the_least_protected_decides():
     right = [{0: training(2, first=0.1 * n), 1: training(2, first=0.1 * n + 5)} for n in (1, 2)]
     value, broken, reasons = verdict(*right)
     assert (broken, reasons) == (set(), [])
-    assert float(value) == pytest.approx(epsilon([1.0] * 10, [0.125] * 10, DELTA))
+    assert float(value) == pytest.approx(epsilon_of([1.0] * 10, [0.125] * 10, DELTA))
     # A client that some rounds left out may be in all of them another time.
     sampled = [run | {1: training(1, first=0.1 * n + 7)} for n, run in enumerate(right)]
     assert "client 1 trained in 1 of 2 rounds" in verdict(*sampled)[2][0]

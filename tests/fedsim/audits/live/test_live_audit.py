@@ -2,19 +2,17 @@
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
-from fedsim import client_app, server_app
+from fedsim import server_app
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.results import report as results
-from fedsim.configuration import to_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.runtimes.inprocess import RUN_ID
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
@@ -22,8 +20,7 @@ from fedsim.game.canary import Canaries
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Vantage
-
-AUDITOR = 7777
+from tests.auditors_node import with_auditor
 
 
 def replayed(audit, rounds):
@@ -38,16 +35,9 @@ def _audited(config, folder, node_config=None, run_id=RUN_ID):
     run_id: as Flower has it, which numbers a continued run anew.
     """
     directory = RunDirectory.create(folder / "run", config)
-    run_config = to_run_config(config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
-    grid.contexts[1000].node_config.update(node_config or {})
-    for context in grid.contexts.values():
-        context.run_id = run_id
     recordings = folder / "transcripts"
-    told = {"role": "auditor", "transcript-path": str(recordings)}
-    grid.contexts[AUDITOR] = Context(
-        run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
-    )
+    grid = with_auditor(config, recordings, run_id)
+    grid.contexts[1000].node_config.update(node_config or {})
     server_app.carry_out(grid, preflight(config), directory)
     recorded = reader.read_transcript(recordings / f"{run_id}.fedt")
     return directory.read_arrays("transcript.npz"), recorded, directory

@@ -6,18 +6,16 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim import client_app, server_app
+from fedsim import server_app
 from fedsim.audits.judgement.claim import Claim, judge
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Look
-from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.runtimes.inprocess import RUN_ID
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
 from fedsim.federation.transcripts.records import AUDITOR, TranscriptFacts
@@ -25,6 +23,7 @@ from fedsim.game.canary import Canaries
 from fedsim.reports.document import terminal
 from fedsim.reports.kinds import audited as words
 from fedsim.reports.kinds import course
+from tests.auditors_node import with_auditor
 
 FACTS = TranscriptFacts("auditor", AUDITOR, "fedsim", run="1 <b>")
 
@@ -41,15 +40,7 @@ def _summary(report):
 
 def _recorded(config, tmp_path):
     """Return what an auditor was sent, and which of the trials trained on D."""
-    run_config = to_run_config(config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
-    grid.contexts[7777] = Context(
-        run_id=RUN_ID,
-        node_id=7777,
-        node_config={"role": "auditor", "transcript-path": str(tmp_path)},
-        state=RecordDict(),
-        run_config=run_config,
-    )
+    grid = with_auditor(config, tmp_path)
     directory = RunDirectory.create(tmp_path / "run", config)
     with patch("fedsim.reports.page.write_report"):
         server_app.carry_out(grid, preflight(config), directory)

@@ -3,19 +3,17 @@
 import json
 
 import pytest
-from flwr.app import Context, RecordDict
 
 from adversaries.statistics import gaussian
-from fedsim import client_app, server_app
-from fedsim.configuration import JOBS, from_run_config, to_run_config
+from fedsim import server_app
+from fedsim.configuration import JOBS, from_run_config
 from fedsim.federation.client import client_ledger, training_node
-from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.plan import prepare
 from fedsim.reports import model_card
+from tests.auditors_node import with_auditor
 from tests.console import exit_of
 
-AUDITOR = 7777
 SEED, COUNT = 17, 300
 
 SEEN = 0.5
@@ -45,18 +43,11 @@ def _trained(folder, changes, run_id=1):
     values = TRAINING | changes | {"run.out": str(folder / "run")}
     plan = prepare(from_run_config(JOBS["training"](values)))
     directory = plan.begin()
-    run_config = to_run_config(plan.config)
-    grid = InProcessGrid(client_app.app, plan.config.federation.clients, run_config)
+    grid = with_auditor(plan.config, folder / "transcripts", run_id)
     consenting = {"canary-seed": SEED, "canary-count": COUNT}
     consenting |= {"consent": "canaries", "state-path": str(folder / "state")}
     consenting |= {"epsilon-limit": 1e9, "delta-limit": 1e-3}
     grid.contexts[1000].node_config.update(consenting)
-    told = {"role": "auditor", "transcript-path": str(folder / "transcripts")}
-    grid.contexts[AUDITOR] = Context(
-        run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
-    )
-    for context in grid.contexts.values():
-        context.run_id = run_id
     server_app.carry_out(grid, plan, directory)
     return directory
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedsim.audits.loop.observation import LoopObservation
 from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.steps.classes import LoopWatch, unwrap
+from fedsim.audits.steps.observation import Observation
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -29,7 +29,7 @@ def observe():
         data = Data(np.float32(digits.features[:records]), np.asarray(digits.labels[:records]))
         pair = pairs(data, "crafted", neighbouring, 0)[-1]
         present, echo = loop.observed_runs(pair.present, SEEDS)
-        return LoopObservation(
+        return Observation(
             present=present,
             echo=echo,
             absent=(loop.observed(pair.absent, SEEDS[0]),),

@@ -7,9 +7,10 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedsim.audits.loop.observation import LoopObservation, epsilon
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.worlds import Data, pairs
+from fedsim.audits.steps.observation import Observation
+from fedsim.audits.steps.theory import epsilon
 from fedsim.privacy.mechanism import Neighbouring
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -47,7 +48,7 @@ def observed(carry, watch):
     loop = Loop(carrying(carry), watch)
     (pair,) = pairs(DATA, "real", Neighbouring.ADD_REMOVE, 0)
     seen = [loop.observed(each, 3) for each in (pair.absent, pair.twin(), pair.stranger())]
-    return LoopObservation(
+    return Observation(
         present=tuple(loop.observed(pair.present, seed) for seed in (3, 4)),
         absent=(seen[0],),
         twin=(seen[1],),

@@ -16,11 +16,11 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from fedsim.audits.child_process.channel import set_seeds
 from fedsim.audits.loop.contract import loaded, tensors
-from fedsim.audits.loop.findings import doubts, findings
 from fedsim.audits.loop.influence import contents
-from fedsim.audits.loop.observation import epsilon
 from fedsim.audits.loop.running import Loop, same_first_network
 from fedsim.audits.loop.worlds import Data, drawn
+from fedsim.audits.steps.rules import DOUBTS, findings, reasons
+from fedsim.audits.steps.theory import epsilon
 from tests.console import run
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -127,7 +127,7 @@ def test_a_record_that_moves_a_step_by_more_than_its_gradient_is_found_by_a_numb
     assert MOVES[name] < seen.influence.moved <= 2 * seen.influence.gradients
     (found,) = [each for each in findings(seen) if each.breaks]
     assert f"moved by {seen.influence.moved:.3g} C" in found.why
-    assert any("_Neighbours" in each for each in doubts(seen)) == (name == "neighbours")
+    assert any("_Neighbours" in each for each in reasons(DOUBTS, seen)) == (name == "neighbours")
 
 
 @pytest.mark.parametrize("name", ["concatenated", "twice"])
@@ -135,7 +135,7 @@ def test_a_data_set_that_holds_each_record_twice_is_found(name, watch, observe):
     seen = _seen(name, watch, observe)
     assert _broken(seen) == {"data-dependent-records"}
     assert seen.displaced == 2
-    assert any("126 records and the data 63" in each for each in doubts(seen))
+    assert any("126 records and the data 63" in each for each in reasons(DOUBTS, seen))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -167,7 +167,7 @@ OWN = ("table_in_slices", "rarely_none", "reversed_noise", "one_step_of_eight", 
 @pytest.mark.parametrize("name", OWN)
 def test_noise_of_the_loop_s_own_code_is_never_taken_for_fresh(name, watch, observe):
     seen = _seen(name, watch, observe)
-    assert [each for each in doubts(seen) if "own code adds the noise" in each]
+    assert [each for each in reasons(DOUBTS, seen) if "own code adds the noise" in each]
     if name in ("one_step_of_eight", "four_fifths"):
         assert "realised-noise" in _broken(seen)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsim.audits.loop.observation import ALPHA
+from fedsim.audits.steps.batches import ALPHA
 from fedsim.audits.steps.noise import (
     LEAST_SHARE,
     UNLUCKY,

@@ -10,16 +10,17 @@ import pytest
 
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.contract import loaded
-from fedsim.audits.loop.findings import findings
-from fedsim.audits.loop.observation import LoopObservation, ObservedRun, epsilon, mechanism
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.steps.classes import LoopWatch
 from fedsim.audits.steps.noise import NoiseSums
+from fedsim.audits.steps.observation import Observation, ObservedRun
+from fedsim.audits.steps.rules import findings
+from fedsim.audits.steps.theory import epsilon, mechanism
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops" / "opacus_loops.py"
 
-Observe = Callable[..., LoopObservation]
+Observe = Callable[..., Observation]
 
 WRONG = {
     "weighted": "sampler",
@@ -78,7 +79,7 @@ RIGHT = {
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def broken(seen: LoopObservation) -> set[str]:
+def broken(seen: Observation) -> set[str]:
     return {each.rule for each in findings(seen) if each.breaks}
 
 

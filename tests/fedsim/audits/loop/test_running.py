@@ -13,9 +13,10 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.loop.contract import loaded
-from fedsim.audits.loop.observation import LoopObservation
 from fedsim.audits.loop.running import Loop, LoopTrials
 from fedsim.audits.loop.worlds import Data, pairs
+from fedsim.audits.steps.observation import Observation
+from fedsim.audits.steps.rules import broken
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -89,7 +90,8 @@ def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(workers, physica
     assert len(sizes) == 8
     assert [each.batch for each in seen.steps] == sizes
     assert sum(len(each.members or ()) for each in seen.steps) == sum(sizes)
-    assert (seen.samplers, seen.steps[0].sample_rate, seen.explained) == ("poisson", 0.25, True)
+    assert ({each.sampling for each in seen.steps}, seen.explained) == ({"poisson"}, True)
+    assert seen.steps[0].sample_rate == 0.25
     assert all(each.clipped for each in seen.steps)
 
 
@@ -109,8 +111,9 @@ def test_batches_without_places_are_said_to_be_unseen(watch):
 
     seen = loop(watch, train).observed(DATA, 3)
     assert [each.batch for each in seen.steps] == [None] * 4
-    assert (seen.samplers, seen.size) == ("", 0)
-    assert LoopObservation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches == []
+    assert ({each.sampling for each in seen.steps}, seen.size) == ({""}, 0)
+    observed = Observation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE)
+    assert not broken(observed, "sampler")
 
 
 def test_a_batch_of_validation_is_no_step_s(watch):
@@ -124,7 +127,7 @@ def test_a_batch_of_validation_is_no_step_s(watch):
     seen = loop(watch, train).observed(DATA, 3)
     assert all(each.batch is not None and each.batch < 40 for each in seen.steps)
     drawn = Counter(member for each in seen.steps for member in each.members or ())
-    assert (seen.samplers, max(drawn.values()) <= 4) == ("poisson", True)
+    assert ({each.sampling for each in seen.steps}, max(drawn.values()) <= 4) == ({"poisson"}, True)
 
 
 def summed(features, labels, seed):
@@ -178,7 +181,7 @@ def test_theory_knows_what_opacus_made_and_nothing_else(name, watch):
     other = Data(DATA.features.copy(), DATA.labels)
     other.features[0] += 5
     seen, twin = one.observed(DATA, 3), one.observed(other, 3)
-    found = LoopObservation((seen,), (seen,), (twin,), 40, Neighbouring.REPLACE)
+    found = Observation((seen,), (seen,), (twin,), 40, Neighbouring.REPLACE)
     assert found.explained is known
     assert len(seen.steps) == 4
 

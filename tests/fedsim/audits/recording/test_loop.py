@@ -13,13 +13,13 @@ from fedsim import recording
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.audits.steps.checks import epsilon
+from fedsim.audits.steps.theory import epsilon_of
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.recording import Accounted, Recorder
 
 RECORDS, RATE, STEPS, SIZE, NORM = 400, 0.1, 60, 200, 0.5
 DELTA = 1e-5
-CLAIM = epsilon([1.0] * STEPS, [RATE] * STEPS, DELTA)
+CLAIM = epsilon_of([1.0] * STEPS, [RATE] * STEPS, DELTA)
 
 
 def _train(to, seed=1, noise=1.0, layers=1, own_size=False, **recorded):

@@ -17,7 +17,7 @@ import pytest
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.audits.steps.checks import epsilon
+from fedsim.audits.steps.theory import epsilon_of
 from fedsim.federation.runtimes.flower_command import environment, executable, listening
 from fedsim.federation.transcripts.reader import read_transcript
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.flower, pytest.mark.slow]
 APP = Path(__file__).parents[3] / "apps" / "opacus_app"
 CLIENTS, ROUNDS, STEPS, DELTA = 2, 3, 15, 1e-5
 ONE_ROUND, WHOLE = (
-    epsilon([1.5] * steps, [1 / STEPS] * steps, DELTA) for steps in (STEPS, ROUNDS * STEPS)
+    epsilon_of([1.5] * steps, [1 / STEPS] * steps, DELTA) for steps in (STEPS, ROUNDS * STEPS)
 )
 
 

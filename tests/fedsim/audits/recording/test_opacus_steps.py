@@ -1,9 +1,12 @@
 """One line records a training with Opacus, and the audit of it knows what the accountant does not.
 
-Softmax regression on random data; noise and sampling are seeded.
+Softmax regression on random data; noise and sampling are seeded. The last tests are of trainings
+that break what their transcript rests on, and of what no transcript of Opacus shows:
+docs/how-to/transcripts.md says it.
 """
 
 import gc
+import types
 import warnings
 
 import numpy as np
@@ -18,6 +21,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.recorded.audit import UNSEEN as UNSEEN_BY_ALL
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.recording import opacus
@@ -44,13 +48,25 @@ def seeded():
 class Training:
     """A data set and a model, on which an engine may be built anew."""
 
-    def __init__(self, records=500, batch=50, sampler=None):
+    def __init__(self, records=500, batch=50, sampler=None, width=5):
         self.data = TensorDataset(torch.randn(records, 20), torch.randint(0, 5, (records,)))
-        self.model = nn.Linear(20, 5)
+        self.model = nn.Linear(20, width)
         self.batch, self.sampler = batch, sampler
 
-    def run(self, engine, epochs=4, after=lambda optimizer: optimizer, physical=None, **settings):
-        """Train, and return what the accountant says."""
+    def run(
+        self,
+        engine,
+        epochs=4,
+        after=lambda optimizer: None,
+        physical=None,
+        batch_of=lambda batch, data: batch,
+        at_half=lambda optimizer: None,
+        **settings,
+    ):
+        """Train, and return what the accountant says.
+
+        after: what is done to the optimizer, or returns another; at_half: after half of the epochs.
+        """
         criterion = nn.CrossEntropyLoss()
         settings = {"noise_multiplier": 1.0, "max_grad_norm": 1.0} | settings
         loader = DataLoader(self.data, batch_size=self.batch, sampler=self.sampler)
@@ -61,21 +77,24 @@ class Training:
             criterion=criterion,
             **settings,
         )
-        module, optimizer, loader = made[0], after(made[1]), made[-1]
+        module, optimizer, loader = made[0], after(made[1]) or made[1], made[-1]
         criterion = made[2] if len(made) == 4 else criterion
-        for _ in range(epochs):
-            self._epoch(module, optimizer, criterion, loader, physical)
+        for epoch in range(epochs):
+            if 2 * epoch == epochs:
+                at_half(optimizer)
+            self._epoch(module, optimizer, criterion, loader, physical, batch_of)
         self.model = module.to_standard_module()
         return float(engine.get_epsilon(DELTA))
 
-    def _epoch(self, module, optimizer, criterion, loader, physical):
+    def _epoch(self, module, optimizer, criterion, loader, physical, batch_of):
         if physical is not None:
             with BatchMemoryManager(
                 data_loader=loader, max_physical_batch_size=physical, optimizer=optimizer
             ) as split:
-                self._epoch(module, optimizer, criterion, split, None)
+                self._epoch(module, optimizer, criterion, split, None, batch_of)
             return
-        for images, labels in loader:
+        for batch in loader:
+            images, labels = batch_of(batch, self.data)
             optimizer.zero_grad()
             criterion(module(images), labels).backward()
             optimizer.step()
@@ -307,3 +326,141 @@ def test_what_is_wrong_with_the_line_is_said_before_training(tmp_path):
     gc.collect()
     with pytest.raises(InputError, match="exists"):
         Training().run(opacus(PrivacyEngine(), path), 1)
+
+
+def clipping(factor):
+    """Return what clips by other factors of the norms [batch]."""
+
+    def clip(self):
+        gradients = [each.grad_sample for each in self.params]
+        norms = torch.stack([each.flatten(1).norm(dim=1) for each in gradients]).norm(dim=0)
+        for parameter, each in zip(self.params, gradients, strict=True):
+            parameter.summed_grad = torch.einsum("i,i...", factor(norms), each)
+
+    def changed(optimizer):
+        optimizer.clip_and_accumulate = types.MethodType(clip, optimizer)
+
+    return changed
+
+
+def first_times_ten(norms):
+    factors = (1 / (norms + 1e-6)).clamp(max=1)
+    factors[:1] *= 10
+    return factors
+
+
+def noise_taken_back(optimizer):
+    def hook(*_):
+        for each in optimizer.params:
+            each.grad = each.summed_grad / optimizer.expected_batch_size
+
+    optimizer.original_optimizer.register_step_pre_hook(hook)
+
+
+def recorder_taken_off(optimizer):
+    del optimizer.pre_step
+
+
+def with_the_first(batch, data):
+    images, labels = data.tensors
+    return torch.cat([batch[0], images[:1]]), torch.cat([batch[1], labels[:1]])
+
+
+def constant_noise(optimizer):
+    optimizer.generator = torch.Generator().manual_seed(0)
+
+
+def own_draws(optimizer):
+    def add_noise(self):
+        for each in self.params:
+            each.grad = each.summed_grad + torch.randn_like(each)
+
+    optimizer.add_noise = types.MethodType(add_noise, optimizer)
+
+
+def old_noise_in_another_order(optimizer):
+    table = torch.randn(2100, generator=torch.Generator().manual_seed(3))
+
+    def add_noise(self):
+        drawn = table[torch.randperm(len(table))]
+        for each in self.params:
+            part, drawn = drawn[: each.numel()], drawn[each.numel() :]
+            each.grad = each.summed_grad + part.view_as(each)
+
+    optimizer.add_noise = types.MethodType(add_noise, optimizer)
+
+
+def generator_set_back():
+    """Return what sets PyTorch's generator back before every second step, and draws a little."""
+    states = []
+
+    def batch_of(batch, data):
+        states.append(torch.get_rng_state())
+        if len(states) % 2 == 0:
+            torch.set_rng_state(states[-2])
+            torch.randn(16)
+        return batch
+
+    return batch_of
+
+
+LIES = {
+    "three times the clipping norm": (
+        {"after": clipping(lambda norms: (3 / (norms + 1e-6)).clamp(max=1))}, "clipped gradient",
+    ),
+    "one record of a batch unclipped": ({"after": clipping(first_times_ten)}, "clipped gradient"),
+    "noise taken back before the step": ({"after": noise_taken_back}, "from the recorded ones"),
+    "half of the steps unrecorded": ({"at_half": recorder_taken_off}, "no recorded step"),
+    "a record added to each batch": ({"batch_of": with_the_first}, "which trains on other records"),
+    "noise of a seed that stands in the code": ({"after": constant_noise}, "own code, generator"),
+    "noise of the loop's own code": ({"after": own_draws}, "own code, add_noise"),
+    "noise of the step before, moved": ({"batch_of": generator_set_back()}, "repeats itself"),
+    "old noise in another order": ({"after": old_noise_in_another_order}, "is not Gaussian"),
+}  # fmt: skip
+
+
+def verdict(path, **how):
+    """Train 44 steps, and return the verdict on the accountant's word and why."""
+    engine = opacus(PrivacyEngine(accountant="rdp"), path)
+    epsilon = Training(505, width=100).run(engine, 4, **how)
+    report = _audited(path, 1.05 * epsilon)
+    texts = [each["why"] for each in report["findings"] if each["severity"] != "note"]
+    return report["verdict"], " ".join([*report["reasons"], *texts])
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_the_recorder_sees_to_be_otherwise_is_not_supported(name, tmp_path):
+    how, why = LIES[name]
+    found, reasons = verdict(tmp_path / "steps.fedt", **how)
+    assert found in ("suspect", "not judged")
+    assert why in reasons
+
+
+def test_the_same_training_without_a_lie_is_supported(tmp_path):
+    found, reasons = verdict(tmp_path / "steps.fedt")
+    assert (found, reasons) == ("supported", UNSEEN_BY_ALL)
+
+
+def with_the_first_in_place_of_another(batch, data):
+    for part, whole in zip(batch, data.tensors, strict=True):
+        part[:1] = whole[:1]
+    return batch
+
+
+def mixed_with_a_neighbour(batch, data):
+    """Mix each record with the one beside it: a record moves two clipped gradients."""
+    images, labels = batch
+    return (images + images.roll(1, 0)) / 2, labels
+
+
+UNSEEN = {
+    "a record in place of one that was drawn": with_the_first_in_place_of_another,
+    "each record mixed with another": mixed_with_a_neighbour,
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_no_transcript_shows_is_said_in_the_verdict(name, tmp_path):
+    found, reasons = verdict(tmp_path / "steps.fedt", batch_of=UNSEEN[name])
+    assert found == "supported"
+    assert UNSEEN_BY_ALL in reasons

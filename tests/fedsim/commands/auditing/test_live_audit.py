@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
 
 import fedsim
-from fedsim import client_app, server_app
-from fedsim.configuration import from_run_config, to_run_config
+from fedsim import server_app
+from fedsim.configuration import from_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.runtimes.inprocess import RUN_ID
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
+from tests.auditors_node import with_auditor
 from tests.console import exit_of
 
 ROUNDS, TRIALS = 2, 8
@@ -42,15 +42,7 @@ def _federation(folder, trials, noise_source="seed"):
             "run.device": "cpu",
         }
     )
-    run_config = to_run_config(config)
-    grid = InProcessGrid(client_app.app, 2, run_config)
-    grid.contexts[7777] = Context(
-        run_id=RUN_ID,
-        node_id=7777,
-        node_config={"role": "auditor", "transcript-path": str(folder / "transcripts")},
-        state=RecordDict(),
-        run_config=run_config,
-    )
+    grid = with_auditor(config, folder / "transcripts")
     server_app.carry_out(grid, preflight(config), RunDirectory.create(folder / "run", config))
     return folder
 

@@ -1,41 +1,26 @@
-"""Observations of a loop's honest runs, and what theory concludes from them.
+"""What is observed of a training, which rules and theory judge, whatever its source.
 
-Batches cut from shuffled records have no amplification by sampling. Without the target, a record of
-the last batch moves into its place in the shuffle. Two batches change: one by two clipped
-gradients, and one by one. An epoch is therefore as private as one Gaussian release with sensitivity
-sqrt(5) times the clipping norm; under replacement, 2 times. This is a bound, not a calibration.
+An auditor runs a loop many times, in several worlds. An app's client trains in a few runs, and a
+recorder sees one.
 """
 
-import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
-from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.steps import checks
+from adversaries.statistics.intervals import Interval
+from fedsim.audits.steps import batches
 from fedsim.audits.steps import noise as of_noise
-from fedsim.audits.steps.classes import LoopStatement
+from fedsim.audits.steps.batches import ALPHA
 from fedsim.audits.steps.noise import NOTHING, NoiseSums
-from fedsim.audits.steps.step import SHOWN, Step
-from fedsim.audits.steps.watch import POISSON
-from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
+from fedsim.audits.steps.step import SHOWN, Statement, Step
+from fedsim.privacy.mechanism import Neighbouring
 
-ALPHA = 1 - ALARM_CONFIDENCE
 NOISE_TAIL = ALPHA / 6
 """Error at either end of the noise's intervals. A third of ALPHA is for all steps together, a third
 for the tensors of the model, and a third for the single steps."""
 
 OVERALL = ", over all steps,"
-LEAST_NOISE = 1e-6
-"""Noise multiplier below which there is no privacy."""
-
-PASSES = "shuffled", "in order"
-"""Samplers that draw each record once in a pass."""
-
 FARTHEST = 2 * (1 + 1e-2)
 """Largest change of a step's clipped sum, in clipping norms, by a record that is in one term."""
 
@@ -57,7 +42,7 @@ class ObservedRun:
     """
 
     steps: tuple[Step, ...] = ()
-    statement: LoopStatement | None = None
+    statement: Statement | None = None
     size: int = 0
     records: tuple[str, ...] = ()
     computed: str = ""
@@ -68,10 +53,6 @@ class ObservedRun:
     start: str = ""
     released: str = ""
     few: bool = False
-
-    @property
-    def samplers(self) -> str:
-        return ", then ".join(dict.fromkeys(step.sampling for step in self.steps if step.sampling))
 
 
 @dataclass(frozen=True)
@@ -96,13 +77,15 @@ class Influence:
     unseen: str = ""
 
 
-@dataclass(frozen=True)
-class LoopObservation:
-    """Honest runs of a loop in both worlds.
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Honest runs of a training, in both worlds where an auditor runs it.
 
     Attributes:
         present: runs with the target, one for each seed; the other runs have the first seeds.
         twin: runs with another record in its place.
+        records: number of records in D.
+        recorded: whether a recorder saw the one run, so that rules on runs do not apply.
         stranger: runs with other features of all records.
         more: noise of all further runs, each with its own seed.
         varies: whether any two of these, in one world, released different numbers.
@@ -112,10 +95,11 @@ class LoopObservation:
     """
 
     present: tuple[ObservedRun, ...]
-    absent: tuple[ObservedRun, ...]
-    twin: tuple[ObservedRun, ...]
-    records: int
-    neighbouring: Neighbouring
+    absent: tuple[ObservedRun, ...] = ()
+    twin: tuple[ObservedRun, ...] = ()
+    records: int = 0
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
+    recorded: bool = False
     stranger: tuple[ObservedRun, ...] = ()
     more: NoiseSums = NOTHING
     varies: bool = False
@@ -224,11 +208,15 @@ class LoopObservation:
         pairs = Counter(pair for run in self.runs for pair in set(run.beside))
         return tuple(sorted({name for (name, _), times in pairs.items() if times < len(self.runs)}))
 
+    @cached_property
+    def divides_by_batch(self) -> bool:
+        return any(batches.divides_by_batch(run.steps) for run in self.present)
+
     @property
     def unlike(self) -> tuple[str, ...]:
         """Parts of the mechanism that differ between the worlds, in words."""
-        if any(checks.divides_by_batch(each.steps) for each in self.present):
-            return ("the divisor is the size of the drawn batch",)
+        if self.divides_by_batch:
+            return ()
         differing = []
         for part in _parts(self.present[0]):
             with_it, without = (
@@ -257,31 +245,19 @@ class LoopObservation:
         return len({run.size for run in self.present}) > 1
 
     @cached_property
-    def batches(self) -> list[Finding]:
-        """How the batches contradict Poisson sampling at the accountants' rate.
+    def sampled(self) -> list[Step]:
+        """Independent steps, at the rate of which the batches must be Poisson samples.
 
-        Where the sampler's own rate is lower, it is tested instead, and the accountant's rate holds
-        too. The tests hold together with `ALARM_CONFIDENCE`: of the batches' sizes, and of every
-        record's count. Records drawn more than once need no test.
+        It is the accountant's rate. Where the sampler's own rate is lower, it is tested instead,
+        and the accountant's rate holds too. A loop may keep some of the data for another purpose.
         """
         steps = [step for run in self.independent for step in run.steps]
-        if not steps or any(step.members is None for step in steps):
-            return []
-        wrong = checks.twice(steps)
-        if self.kept_by_chance:
-            return wrong
-        # Rate that amplifies a step: the accountant's, or the sampler's if lower; 1 without either.
-        # A loop may keep some of the data for another purpose.
-        sampled = [
-            replace(
-                step,
-                sample_rate=min(step.charged_rate or 1.0, step.sample_rate or 1.0),
-                records=self.present[0].size,
-            )
-            for step in steps
-        ]
-        of_sizes = checks.sizes(sampled, ALPHA / 2)[1]
-        return [*wrong, *of_sizes, *checks.favoured(sampled, ALPHA / 2)[1]]
+        if self.recorded:
+            return steps
+        size = self.present[0].size
+        rates = [min(step.charged_rate or 1.0, step.sample_rate or 1.0) for step in steps]
+        pairs = zip(steps, rates, strict=True)
+        return [replace(step, sample_rate=rate, records=size) for step, rate in pairs]
 
     # How far one record moves a step
 
@@ -340,73 +316,3 @@ def _parts(run: ObservedRun) -> dict[str, set[float]]:
 def _rounded(value: float | None) -> float:
     """Return a number measured in float32, without its rounding."""
     return float(f"{value or 0.0:.5g}")
-
-
-# Theory
-
-
-def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | None:
-    """Return the Gaussian steps of a loop; None where theory cannot compose it."""
-    multipliers = _multipliers(observation, scale)
-    rates = [*_rates(observation)]
-    if multipliers is None or min(multipliers) < LEAST_NOISE or None in rates:
-        return None
-    sampled = [rate or 1.0 for rate in rates]
-    return checks.mechanism(multipliers, sampled, observation.neighbouring)
-
-
-def _rates(observation: LoopObservation) -> Iterator[float | None]:
-    """Yield the rate that amplifies each step; None where batches are neither samples nor full."""
-    records = observation.present[0].size  # without records kept for another purpose
-    for step in observation.steps:
-        whole = step.sampling in PASSES and step.batch == records and step.repeated == 1
-        poisson = step.sampling == POISSON and not observation.batches
-        yield (step.sample_rate or 1.0) if poisson else 1.0 if whole else None
-
-
-def _multipliers(observation: LoopObservation, scale: float) -> list[float] | None:
-    """Return each step's noise multiplier for its true sensitivity, times `scale`.
-
-    None where more than the steps reads the data.
-    """
-    wrong = any(step.clipped is not True or step.adaptive for step in observation.all_steps)
-    wrong |= bool(observation.unlike or observation.varied or observation.seeded)
-    wrong |= observation.kept_by_chance or observation.displaced > 1
-    wrong |= observation.strays > 0 and observation.moved == 1  # by how much, is not known
-    if wrong or not observation.explained:
-        return None
-    allowed = sensitivity(observation.neighbouring, 1.0) * observation.moved
-    limits = [(step.clipping_norm or 0.0) * allowed for step in observation.steps]
-    return [
-        scale * step.std / limit if limit else 0.0
-        for step, limit in zip(observation.steps, limits, strict=True)
-    ]
-
-
-def epsilon(observation: LoopObservation, delta: float, scale: float | None = None) -> float | None:
-    """Return epsilon of all steps by theory; None where theory does not know the loop.
-
-    scale: realised over configured noise; None: 1, or the lower limit of the part with too little.
-    """
-    off = observation.noise_off
-    if scale is None:
-        scale = 1.0 if off is None else off[1].low
-    multipliers = _multipliers(observation, scale)
-    if multipliers is None:
-        return None
-    if min(multipliers) < LEAST_NOISE:
-        return math.inf
-    # Missing noise has its own measurement; noise of another shape has no known guarantee.
-    if not observation.one_scale and off is None:
-        return None
-    composed = mechanism(observation, scale)
-    if composed is not None:
-        return PLD.epsilon(composed, delta)
-    steps = observation.all_steps
-    if not all(step.sampling == "shuffled" and step.repeated < 2 for step in steps):
-        return None
-    # A record may be in every pass that began, however few records a pass drew.
-    epochs = max(run.epochs for run in observation.runs)
-    # Under replacement the multiplier already assumes twice the clipping norm.
-    apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
-    return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)
