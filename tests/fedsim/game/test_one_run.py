@@ -10,16 +10,13 @@ import torch
 from adversaries.bounds.one_run import bounds
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim import server_app
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import verdicts
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.server.plan import preflight
 from fedsim.game import federation, one_run
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
-from tests.auditors_node import with_auditor
+from tests.auditors_node import run_with_auditor
 
 COUNT = 20
 KINDS = sorted(one_run.KINDS)
@@ -194,19 +191,10 @@ def test_without_canaries_nothing_is_recorded(play):
     assert not [name for name in play({}) if name.startswith("canar")]
 
 
-def _directory(config, folder, node=None):
-    """Run with an auditor beside the clients, the first of whose node config has `node` besides."""
-    directory = RunDirectory.create(folder / "run", config)
-    grid = with_auditor(config, folder)
-    grid.contexts[1000].node_config.update(node or {})
-    server_app.carry_out(grid, preflight(config), directory)
-    return directory
-
-
 @pytest.mark.figures
 def test_the_report_has_what_the_canaries_prove(small, tmp_path):
     config = small(_planted("mislabelled") | {"trials.batch": 4})
-    directory = _directory(config, tmp_path)
+    directory = run_with_auditor(config, tmp_path)
     found = directory.read_arrays("transcript.npz")
     report = directory.read_json("report.json")["one_run"]
     assert report["count"] == COUNT
@@ -229,7 +217,7 @@ def _agreeing_to(kinds, folder):
 def test_a_client_that_did_not_consent_plants_nothing(small, tmp_path):
     config = small(_planted())
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
-        _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
+        run_with_auditor(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
 @pytest.mark.parametrize(

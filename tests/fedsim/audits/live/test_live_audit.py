@@ -5,7 +5,6 @@ import pytest
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
-from fedsim import server_app
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.results import report as results
@@ -14,13 +13,12 @@ from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID
 from fedsim.federation.server import acceptance
-from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
 from fedsim.game.canary import Canaries
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Vantage
-from tests.auditors_node import with_auditor
+from tests.auditors_node import run_with_auditor
 
 
 def replayed(audit, rounds):
@@ -34,12 +32,8 @@ def _audited(config, folder, node_config=None, run_id=RUN_ID):
 
     run_id: as Flower has it, which numbers a continued run anew.
     """
-    directory = RunDirectory.create(folder / "run", config)
-    recordings = folder / "transcripts"
-    grid = with_auditor(config, recordings, run_id)
-    grid.contexts[1000].node_config.update(node_config or {})
-    server_app.carry_out(grid, preflight(config), directory)
-    recorded = reader.read_transcript(recordings / f"{run_id}.fedt")
+    directory = run_with_auditor(config, folder, node_config, run_id)
+    recorded = reader.read_transcript(folder / "transcripts" / f"{run_id}.fedt")
     return directory.read_arrays("transcript.npz"), recorded, directory
 
 

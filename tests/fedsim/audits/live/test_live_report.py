@@ -9,21 +9,18 @@ import pytest
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim import server_app
 from fedsim.audits.judgement.claim import Claim, judge
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Look
-from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID
-from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
 from fedsim.federation.transcripts.records import AUDITOR, TranscriptFacts
 from fedsim.game.canary import Canaries
 from fedsim.reports.document import terminal
 from fedsim.reports.kinds import audited as words
 from fedsim.reports.kinds import course
-from tests.auditors_node import with_auditor
+from tests.auditors_node import run_with_auditor
 
 FACTS = TranscriptFacts("auditor", AUDITOR, "fedsim", run="1 <b>")
 
@@ -40,11 +37,9 @@ def _summary(report):
 
 def _recorded(config, tmp_path):
     """Return what an auditor was sent, and which of the trials trained on D."""
-    grid = with_auditor(config, tmp_path)
-    directory = RunDirectory.create(tmp_path / "run", config)
     with patch("fedsim.reports.page.write_report"):
-        server_app.carry_out(grid, preflight(config), directory)
-    rounds = reader.read_transcript(tmp_path / f"{RUN_ID}.fedt").rounds
+        directory = run_with_auditor(config, tmp_path)
+    rounds = reader.read_transcript(tmp_path / "transcripts" / f"{RUN_ID}.fedt").rounds
     return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
 
 

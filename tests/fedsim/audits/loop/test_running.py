@@ -17,6 +17,7 @@ from fedsim.audits.loop.running import Loop, LoopTrials
 from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.steps.observation import Observation
 from fedsim.audits.steps.rules import broken
+from fedsim.audits.steps.theory import epsilon
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -34,8 +35,8 @@ def loop(watch, call):
     return Loop(call, watch)
 
 
-def private(loader, width=3):
-    net = nn.Linear(width, 2)
+def private(loader, net=None):
+    net = net or nn.Linear(3, 2)
     return PrivacyEngine(accountant="rdp").make_private(
         module=net,
         optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
@@ -142,14 +143,16 @@ def test_a_loop_returns_a_vector_or_rows(watch):
         loop(watch, lambda *_: torch.zeros(2, 4, 3)).released(DATA, 5)
 
 
-def trained(seen_from):
-    """Return a loop that trains with Opacus and returns what it is told to make of the model."""
+def trained(carry):
+    """Return a loop that trains with Opacus, and returns what is made of its model and the data."""
 
     def train(features, labels, seed):
-        net, optimizer, loader = private(DataLoader(TensorDataset(features, labels), batch_size=10))
+        net = nn.Sequential(nn.Linear(3, 4), nn.GroupNorm(2, 4), nn.Dropout(0.1), nn.Linear(4, 2))
+        data = TensorDataset(features, labels)
+        net, optimizer, loader = private(DataLoader(data, batch_size=10), net)
         for batch, target in loader:
             step(net, optimizer, batch, target)
-        return seen_from(net, features)
+        return carry(net, features, labels)
 
     return train
 
@@ -158,32 +161,61 @@ def flat(net):
     return torch.cat([each.detach().ravel() for each in net.parameters()])
 
 
+def with_buffer(tensor):
+    def carry(net, features, labels):
+        net.register_buffer("more", tensor(features, labels))
+        return net
+
+    return carry
+
+
+def with_all(net, features, labels):
+    return net.state_dict() | {"more": (255 * features).to(torch.uint8)}
+
+
+def arrays(net, *_):
+    return {name: each.numpy() for name, each in net._module.state_dict().items()}
+
+
 RETURNED = {
-    "the wrapped model": (lambda net, _: net, True),
-    "the model": (lambda net, _: net._module, True),
-    "its state": (lambda net, _: net.state_dict(), True),
-    "its state, as arrays": (
-        lambda net, _: {name: each.numpy() for name, each in net._module.state_dict().items()},
-        True,
-    ),
-    "a vector": (lambda net, _: flat(net), True),
-    "nothing": (lambda net, _: None, True),
-    "something more of the data": (lambda net, data: torch.cat([flat(net), data.mean(0)]), False),
-    "another model": (lambda net, _: flat(net) * 1.5, False),
-    "a part of it": (lambda net, _: flat(net)[:4], False),
+    "the wrapped model": (lambda net, *_: net, True),
+    "the model": (lambda net, *_: net._module, True),
+    "its state": (lambda net, *_: net.state_dict(), True),
+    "its state, as arrays": (arrays, True),
+    "a vector": (lambda net, *_: flat(net), True),
+    "nothing": (lambda *_: None, True),
+    "a counter beside it": (with_buffer(lambda *_: torch.tensor(4)), True),
+    "something more of the data": (lambda net, x, _: torch.cat([flat(net), x.mean(0)]), False),
+    "another model": (lambda net, *_: flat(net) * 1.5, False),
+    "a part of it": (lambda net, *_: flat(net)[:4], False),
+    "a buffer of another's record": (with_buffer(lambda features, _: features[0]), False),
 }
+"""What a loop returns, and whether theory knows it."""
+
+BESIDE = {
+    "class counts": with_buffer(lambda _, labels: torch.bincount(labels)),
+    "sums of pixels": with_buffer(lambda features, _: (1000 * features).sum(0).long()),
+    "another's record": with_buffer(lambda features, _: (1000 * features[0]).long()),
+    "a state dict with all records": with_all,
+}
+"""Private data in integer tensors beside a model's weights."""
 
 
-@pytest.mark.parametrize("name", RETURNED)
+@pytest.mark.parametrize("name", [*RETURNED, *BESIDE])
 def test_theory_knows_what_opacus_made_and_nothing_else(name, watch):
-    returned, known = RETURNED[name]
+    returned, known = RETURNED.get(name) or (BESIDE[name], False)
     one = loop(watch, trained(returned))
-    other = Data(DATA.features.copy(), DATA.labels)
-    other.features[0] += 5
-    seen, twin = one.observed(DATA, 3), one.observed(other, 3)
-    found = Observation((seen,), (seen,), (twin,), 40, Neighbouring.REPLACE)
+    other = DATA.with_record(0, DATA.features[0] + 5, 1 - DATA.labels[0])
+    present = tuple(one.observed(DATA, seed) for seed in (3, 4))
+    found = Observation(
+        present, twin=(one.observed(other, 3),), records=40, neighbouring=Neighbouring.REPLACE
+    )
     assert found.explained is known
-    assert len(seen.steps) == 4
+    assert (epsilon(found, 1e-5) is not None) == known
+    assert [each.rpartition(".")[2].split()[-1] for each in found.beside] == ["more"] * (
+        name in BESIDE
+    )
+    assert len(found.steps) == 4
 
 
 def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch):

@@ -1,8 +1,15 @@
-"""One line records a Flower app, which runs as it did; the quickstart app is in tests/apps."""
+"""One line records a Flower app, which runs as it did; the quickstart app is in tests/apps.
+
+The last tests are of claims: honest strategies are never convicted.
+"""
+
+import importlib
+import math
+from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.server.strategy import FedAvg as OlderFedAvg
 from flwr.serverapp.strategy import (
@@ -12,10 +19,16 @@ from flwr.serverapp.strategy import (
 
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read_transcript
+from fedsim.federation.transcripts.records import Transcript, TranscriptFacts
 from fedsim.recording import record
 
+APPS = Path(__file__).parents[3] / "apps"
 NODES, ROUNDS = 3, 3
 
 
@@ -142,21 +155,73 @@ def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path):
     assert not (tmp_path / "t").exists()
 
 
-def _run(strategy, mods=(), change=0.01):
-    """Run a strategy on clients that add a constant; return the final model."""
-    app = ClientApp()
+def _run(strategy, change=0.01, size=4, rounds=ROUNDS):
+    """Run a strategy on clients that each add a constant update; return the final model [size]."""
+    app, drawn = ClientApp(), np.random.default_rng(1).standard_normal((NODES, size))
 
-    @app.train(mods=list(mods))
+    @app.train()
     def training(message: Message, context: Context) -> Message:
-        weight = message.content["arrays"]["w"].numpy()
-        step = change * (1 + context.node_id - FIRST_NODE)
-        content = {
-            "arrays": ArrayRecord({"w": Array(weight + step)}),
-            "metrics": MetricRecord({"num-examples": 1}),
-        }
-        return Message(RecordDict(content), reply_to=message)
+        update = change * drawn[context.node_id - FIRST_NODE]
+        model = message.content["arrays"]
+        parts = zip(model.items(), np.split(update, [size // 3]), strict=True)
+        sent = {name: Array(array.numpy() + part) for (name, array), part in parts}
+        said = MetricRecord({"num-examples": 1})
+        return Message(RecordDict({"arrays": ArrayRecord(sent), "m": said}), reply_to=message)
 
-    grid = InProcessGrid(app, NODES, {})
-    initial = ArrayRecord({"w": Array(np.zeros(4))})
-    result = strategy.start(grid, initial, num_rounds=ROUNDS, train_config=ConfigRecord())
-    return result.arrays["w"].numpy()
+    zeros = np.split(np.zeros(size), [size // 3])
+    initial = ArrayRecord({name: Array(part) for name, part in zip("bw", zeros, strict=True)})
+    result = strategy.start(InProcessGrid(app, NODES, {}), initial, rounds)
+    return np.concatenate([result.arrays[name].numpy() for name in "bw"])
+
+
+DELTA, NORM, Z = 1e-5, 0.5, 1.0
+TRUTH = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA)
+
+
+def _recorded(strategy):
+    """Run a strategy, and return the server's transcript."""
+    seen = []
+    _run(record(strategy, seen.append), 0.1, 600)
+    return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
+
+
+@pytest.fixture
+def own(monkeypatch):
+    monkeypatch.syspath_prepend(str(APPS / "dp_app"))
+    return importlib.import_module("dp_app.own_strategies").OWN
+
+
+def _judged(transcript, claim, unit="client"):
+    return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit))).report
+
+
+def _alarms(report):
+    return [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
+
+
+def test_a_strategy_of_ones_own_is_warned_of_and_not_judged_and_its_seed_not_accused(own, caplog):
+    for make in own.values():
+        report = _judged(_recorded(make(NORM, Z, fraction_evaluate=0.0)), TRUTH + 0.1)
+        assert report["verdict"] == "not judged"
+        assert f"{make.__name__} is not what audits judge" in report["reasons"][0]
+        assert f"{make.__name__} is not what audits judge" in caplog.text
+        assert (report["details"]["release"], _alarms(report)) == (None, [])
+
+
+@pytest.mark.parametrize("unit", [None, "client", "record"])
+def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(unit):
+    report = _judged(_recorded(FedAvg(fraction_evaluate=0.0)), 2.0, unit)
+    assert report["verdict"] == "not judged"
+    assert _alarms(report) == []
+    stated = "does not state what it protects" in report["reasons"][0]
+    assert stated == (unit is None)
+
+
+def test_a_transcript_that_may_lack_rounds_supports_nothing():
+    np.random.seed(0)  # noqa: NPY002  (Flower draws its noise from there)
+    whole = _recorded(DifferentialPrivacyServerSideFixedClipping(FedAvg(), Z, NORM, NODES))
+    assert _judged(whole, TRUTH + 0.01)["verdict"] == "supported"
+    open_ended = Transcript(whole.facts, whole.rounds, False, "", 0)
+    report = _judged(open_ended, TRUTH + 0.01)
+    assert report["verdict"] == "not judged"
+    assert "does not state that the run has ended" in report["reasons"][0]

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 import fedsim
-from fedsim import server_app
 from fedsim.configuration import from_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID
-from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
-from tests.auditors_node import with_auditor
+from tests.auditors_node import run_with_auditor
 from tests.console import exit_of
 
 ROUNDS, TRIALS = 2, 8
@@ -42,8 +40,7 @@ def _federation(folder, trials, noise_source="seed"):
             "run.device": "cpu",
         }
     )
-    grid = with_auditor(config, folder / "transcripts")
-    server_app.carry_out(grid, preflight(config), RunDirectory.create(folder / "run", config))
+    run_with_auditor(config, folder)
     return folder
 
 
