@@ -86,7 +86,8 @@ def _spent(run):
     report = json.loads((run / "report.json").read_text())
     if report.get("kind") == "training":
         return float(report["rounds"][-1]["epsilon"])
-    together = report["released"] or {"epsilon": report["budget"]["epsilon"][report["vantage"]]}
+    found, vantage = report["details"], report["vantage"]
+    together = found["released"] or {"epsilon": found["budget"]["epsilon"][vantage]}
     return float(together["epsilon"])
 
 

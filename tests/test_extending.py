@@ -10,7 +10,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.audits.results import report as results
+from fedsim.audits.run import report as results
 from fedsim.commands.main import main
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import challenge
@@ -54,7 +54,7 @@ def _report(tmp_path, number=0):
 def test_a_membership_attack_is_played_in_a_run(lay_down, small, run, tmp_path):
     lay_down("A membership attack", allow=("QUANTILE",))
     run(small({"audit.attacks": "mine:QUANTILE", "trials.count": 24, "trials.batch": 24}))
-    found = _report(tmp_path).membership_inference["mine:QUANTILE"]
+    found = _report(tmp_path).details.membership_inference["mine:QUANTILE"]
     assert -1 <= found.advantage <= 1
 
 
@@ -78,7 +78,7 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
     np.testing.assert_allclose(np.diff(scores, axis=0)[0], effect, rtol=1e-4)
     report = _report(tmp_path, 1)
     assert not report.rows["server"].attack.best
-    assert report.contradictions == {}
+    assert report.alarms == 0
 
 
 def test_a_trust_model_is_one_that_every_vantage_goes_by(small, run, monkeypatch):
@@ -103,7 +103,7 @@ def test_a_report_section_stands_on_the_page_in_its_place(small, run, tmp_path):
     headings = re.findall(r'<h2 id="[^"]*">([^<]*) <a', page)
     place = headings.index(SECTIONS[0].title)
     assert headings[place + 1] == "Where the time went"
-    assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
+    assert f"<dt>Federation</dt><dd>{report.details.timing.federation:.1f} s</dd>" in page
 
 
 def test_a_data_set_is_learnt_by_a_model(lay_down, small, run, tmp_path):
@@ -117,7 +117,7 @@ def test_a_data_set_is_learnt_by_a_model(lay_down, small, run, tmp_path):
     few = {"trials.count": 2, "trials.batch": 2, "privacy.rho-beta": 0.0}
     arrays = run(small(own | few | {"privacy.noise-multiplier": 0.01, "training.rounds": 20}))
     assert arrays["accuracies"][-1].mean() > 0.8
-    assert _report(tmp_path).parameters == 21 * 32 + 33 * 3
+    assert _report(tmp_path).details.parameters == 21 * 32 + 33 * 3
 
 
 def test_an_accountant_calibrates_and_keeps_the_budget(lay_down, small, run, tmp_path, capsys):
@@ -125,8 +125,8 @@ def test_an_accountant_calibrates_and_keeps_the_budget(lay_down, small, run, tmp
     target = {"privacy.rho-beta": 0.0, "privacy.epsilon": 2.0}
     run(small(target | {"privacy.accountant": "mine:ZCDP", "trials.count": 2, "trials.batch": 2}))
     report = _report(tmp_path)
-    assert report.budget.epsilon["participant"] == pytest.approx(2)
-    assert report.here.limit.epsilon < 1.5
+    assert report.details.budget.epsilon["participant"] == pytest.approx(2)
+    assert report.row.limit.epsilon < 1.5
     asked = ["account", "--epsilon", "1", "--delta", "1e-5", "--rounds", "10", "--accountant"]
     with pytest.raises(SystemExit) as ended:
         main([*asked, "mine:ZCDP"])

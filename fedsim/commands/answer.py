@@ -229,6 +229,25 @@ def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:
     ]
 
 
+def fields_of_audit(outcome: "AuditReport[Any]", strict: bool = False) -> dict[str, Any]:
+    """Return the fields of an answer that follow from an audit.
+
+    Args:
+        outcome: report of the audit.
+        strict: whether an audit without a claim ends with exit status 3.
+    """
+    from fedsim.audits.judgement.claim import exit_status  # noqa: PLC0415
+
+    return {
+        "report": outcome.report,
+        "rows": Rows(outcome.rows),
+        "table": observed(outcome.rows),
+        "verdict": outcome.verdict,
+        "status": exit_status(outcome.verdict, strict, outcome.alarms),
+        "details": outcome,
+    }
+
+
 def of_audit(outcome: "AuditReport[Any]", strict: bool, **own: Any) -> Answer:
     """Return the answer of an audit.
 
@@ -237,22 +256,10 @@ def of_audit(outcome: "AuditReport[Any]", strict: bool, **own: Any) -> Answer:
         strict: whether an audit without a claim ends with exit status 3.
         own: other fields of the answer.
     """
-    from fedsim.audits.judgement.claim import exit_status  # noqa: PLC0415
     from fedsim.reports.kinds import audited  # noqa: PLC0415
 
-    rows = outcome.rows
-    return Answer(
-        **{
-            "report": outcome.report,
-            "rows": Rows(rows),
-            "table": observed(rows),
-            "verdict": outcome.verdict,
-            "status": exit_status(outcome.verdict, strict, outcome.alarms),
-            "details": outcome,
-            "_told": lambda: audited.told(outcome),
-            **own,
-        }
-    )
+    fields = fields_of_audit(outcome, strict)
+    return Answer(**fields | {"_told": lambda: audited.told(outcome)} | own)
 
 
 def of_study(told: "Told", **own: Any) -> Answer:

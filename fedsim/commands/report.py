@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adversaries.errors import InputError
 from fedsim import configuration
-from fedsim.audits.results import report as results
+from fedsim.audits.run import report as results
 from fedsim.commands.answer import Answer, lines
 from fedsim.commands.run import answer_of, trained
 from fedsim.commands.settings import Progress, console

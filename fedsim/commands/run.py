@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim.commands import settings
-from fedsim.commands.answer import CONTRADICTED, Answer, Rows, lines, observed
+from fedsim.commands.answer import CONTRADICTED, Answer, fields_of_audit, lines
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
 from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # slow to import
     from torch.nn import Module
 
     from adversaries.arrays import Bools, Floats
-    from fedsim.audits.results.report import Report
+    from fedsim.audits.run.report import RunReport
     from fedsim.commands.terminal import Terminal
     from fedsim.federation.runtimes.workers import Workers
     from fedsim.federation.server.plan import Plan
@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # slow to import
 class Run(Answer):
     """A finished run: T trials of k rounds.
 
-    Its details are the content of report.json, as values; None stands for a number that was not
-    measured.
+    Its details are the content of report.json as values, of which `details` has what only a run
+    has; None stands for a number that was not measured.
 
     Attributes:
         path: run directory.
@@ -218,7 +218,7 @@ def load(path: Path | str) -> Run:
     Raises:
         InputError: the path is not a run directory, or a file is damaged.
     """
-    from fedsim.audits.results import report as results  # noqa: PLC0415
+    from fedsim.audits.run import report as results  # noqa: PLC0415
     from fedsim.federation.runs import run_transcript  # noqa: PLC0415  (torch is slow to import)
 
     directory = RunDirectory.open(Path(path))
@@ -226,7 +226,7 @@ def load(path: Path | str) -> Run:
 
 
 def answer_of(
-    directory: RunDirectory, read: "Report", transcript: Mapping[str, npt.NDArray[Any]]
+    directory: RunDirectory, read: "RunReport", transcript: Mapping[str, npt.NDArray[Any]]
 ) -> Run:
     """Return the answer of a run.
 
@@ -235,20 +235,15 @@ def answer_of(
         read: its report.
         transcript: arrays of its transcript by name.
     """
-    from fedsim.audits.results import report as results  # noqa: PLC0415
     from fedsim.reports import page  # noqa: PLC0415
 
     return Run(
-        report=results.encode(read),
-        rows=Rows(read.rows),
-        table=observed(read.rows),
+        **fields_of_audit(read),
         path=directory.path,
         page=directory.path / "report.html",
         config=directory.config,
         transcript=transcript,
-        status=CONTRADICTED if read.alarms else 0,
-        warnings=tuple(read.warnings[read.alarms :]),
-        details=read,
+        warnings=[each.sentence for each in read.findings if not each.breaks],
         _told=lambda: page.told(read, page.Pictures(read, transcript), page.about(directory)),
     )
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.audits.results.report import Report
+from fedsim.audits.run.report import RunReport
 from fedsim.learning.training.criterion import judge
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import worth
 from fedsim.reports.document.first_screen import most, share, shares
 from fedsim.reports.document.wording import number, percent, span
-from fedsim.reports.sections import observers
+from fedsim.reports.sections import every_audit
 
 Row = dict[str, Any]
 ADD_UP = "each ε is for one training; the costs of all trainings on the same people add up"
@@ -21,7 +21,7 @@ TOGETHER = "trainings", "epsilon", "delta", "vantage"
 """What a row has of everything that a run with real noise released."""
 
 
-def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
+def side_by_side(directories: Sequence[Path], reports: Sequence[RunReport]) -> list[Row]:
     """Return a row for each run and vantage.
 
     Keys of a row; an unknown value is None:
@@ -48,18 +48,18 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     ]
 
 
-def _rows(report: Report) -> Iterator[Row]:
-    everything, judged = report.released, judge(report.utility.measured)
+def _rows(report: RunReport) -> Iterator[Row]:
+    everything, judged = report.details.released, judge(report.details.utility.measured)
     for row in report.rows.values():
-        measured, limit = row.attack, row.limit
+        measured, limit = row.attack, row.allowed
         apart = measured is not None and measured.near_prediction is False
         yield {
             "run": report.name,
-            "trust": report.trust,
-            "colluding": report.colluding,
+            "trust": report.details.trust,
+            "colluding": report.details.colluding,
             "vantage": row.observer,
             "epsilon": limit.epsilon,
-            "delta": report.bounds.delta,
+            "delta": report.delta,
             "rho_beta": limit.rho_beta,
             "tail_limit": limit.exceeded,
             "rho_alpha": limit.rho_alpha,
@@ -70,7 +70,7 @@ def _rows(report: Report) -> Iterator[Row]:
             "interval": row.interval,
             "confidence": measured and measured.confidence,
             "state": row.standing,
-            "verdict": f"{observers.mark(report, row).text}{', apart from prediction' * apart}",
+            "verdict": f"{every_audit.mark(report, row).text}{', apart from prediction' * apart}",
             "released": everything and {name: getattr(everything, name) for name in TOGETHER},
         }
 
@@ -88,7 +88,7 @@ def blocks(rows: Sequence[Row]) -> list[doc.Block]:
             [
                 str(row["number"]),
                 row["trust"] + f", {row['colluding']} collude" * bool(row["colluding"]),
-                observers.NAMES[row["vantage"]],
+                every_audit.named(row["vantage"]),
                 f"{right}\n{ends}".strip(),
                 most(row["rho_alpha"], row["epsilon"]),
                 number(row["epsilon"]) if math.isfinite(row["epsilon"]) else "none",

@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.audits.results.report import Report, encode
 from fedsim.audits.run.audit import assemble
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.audits.run.report import RunReport
 from fedsim.common import private_files
 from fedsim.federation.runs import ledger, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html
 from fedsim.reports.sections import drawn as run_drawings
-from fedsim.reports.sections import evidence, first, observers, reading
+from fedsim.reports.sections import every_audit, evidence, first, reading
 from fedsim.reports.sections.first import About
 
 
 class Pictures:
     """The figures of a run, each drawn once, when it is first needed."""
 
-    def __init__(self, report: Report, transcript: Mapping[str, Any]) -> None:
+    def __init__(self, report: RunReport, transcript: Mapping[str, Any]) -> None:
         self._report, self._transcript = report, transcript
 
     @cached_property
@@ -47,7 +47,7 @@ BEFORE = "Read this before you use the numbers"
 
 
 def told(
-    report: Report,
+    report: RunReport,
     drawn: Pictures,
     about: About | None = None,
     sections: Sequence[evidence.Section] = evidence.SECTIONS,
@@ -56,14 +56,13 @@ def told(
     about = about or About()
 
     def made() -> list[doc.Block]:
-        contradictions = report.contradictions.values()
         notes: list[doc.Block] = [*first.cautions(report)]
-        if others := [each for each in report.warnings if each not in contradictions]:
-            notes.append(doc.Bullets(others))
-        if (command := first.choose(report)) and not contradictions:
+        if doubts := [each.sentence for each in report.findings if not each.breaks]:
+            notes.append(doc.Bullets(doubts))
+        if (command := first.choose(report)) and not report.alarms:
             notes.append(doc.Prose(["For lower limits: ", doc.Code(command)]))
         parts = evidence.parts(report, drawn.drawn, about.target, sections)
-        states = (observers.state_words(report, row) for row in observers.shown(report))
+        states = (every_audit.state_words(report, row) for row in every_audit.shown(report))
         parts.insert(-1, reading.part(states))
         if notes:
             parts.insert(0, doc.Part(BEFORE, notes, anchor="cautions"))
@@ -73,7 +72,7 @@ def told(
 
 
 def render_html(
-    report: Report,
+    report: RunReport,
     drawn: Pictures,
     about: About | None = None,
     sections: Sequence[evidence.Section] = evidence.SECTIONS,
@@ -98,14 +97,14 @@ def write_report(
     directory: RunDirectory,
     confidence: float | None = None,
     delta: float | None = None,
-) -> Report:
+) -> RunReport:
     """Write report.json, the figures and report.html of a run; return the report."""
     report, transcript = assembled(directory, confidence, delta)
     pictures = Pictures(report, transcript)
     write_figures(pictures, directory.path / "figures")
     directory.write_text("report.html", render_html(report, pictures, about(directory)))
     # Last, because its presence says that the run is finished.
-    directory.write_json("report.json", encode(report))
+    directory.write_json("report.json", report.report)
     return report
 
 
@@ -113,7 +112,7 @@ def assembled(
     directory: RunDirectory,
     confidence: float | None = None,
     delta: float | None = None,
-) -> tuple[Report, Arrays]:
+) -> tuple[RunReport, Arrays]:
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

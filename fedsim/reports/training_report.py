@@ -30,7 +30,7 @@ from fedsim.reports.document.first_screen import most, share
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.sections import reading
-from fedsim.reports.sections.observers import MEANT
+from fedsim.reports.sections.first import MEANT
 
 KIND = "training"
 

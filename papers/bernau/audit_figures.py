@@ -86,13 +86,13 @@ def _attacks(runs: Mapping[float, Run]) -> Grid:
     columns = []
     for run in runs.values():
         report = run.details
-        predicted, measured = report.prediction.advantage, report.attack
+        predicted, measured = report.details.prediction.advantage, report.attack
         cells = {
-            "the bound ρα": number(report.here.limit.rho_alpha),
+            "the bound ρα": number(report.row.rho_alpha),
             "predicted of identification": number(predicted),
             "measured of identification (DI)": _worded(measured.advantage, measured.interval),
         }
-        for key, row in report.membership_inference.items():
+        for key, row in report.details.membership_inference.items():
             title = ATTACK_TITLES.get(key) or ATTACKS[key.replace("_", "-")].title
             worded = _worded(row.advantage, row.advantage_interval)
             cells[title] = f"{worded} {_mark(row, measured, predicted)}"
@@ -125,7 +125,7 @@ def _mark(row: MembershipAttack, measured: Attack, predicted: float | None) -> s
 
 def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
     report = run.details
-    measured, at = report.empirical, f"ρβ = {belief:g}, {scaled} sensitivity"
+    measured, at = report.details.empirical, f"ρβ = {belief:g}, {scaled} sensitivity"
     place = BELIEFS[data].index(belief)
     target = identifiability.epsilon_of_rho_beta(belief)
     numbers = [
@@ -141,7 +141,10 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
             _epsilons(run, report.attack.interval),
         ),
     ]
-    if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
+    if (
+        scaled == "local"
+        and (attack := report.details.membership_inference.get("yeom")) is not None
+    ):
         assert attack.advantage is not None
         name = f"{at}: advantage of membership inference"
         numbers.append(Number(name, attack.advantage, attack.advantage_interval))
@@ -168,9 +171,7 @@ def _largest(run: Run) -> tuple[float, float]:
 def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:
     if advantages is None:
         return None
-    low, high = (
-        estimators.epsilon_from_advantage(end, run.details.bounds.delta) for end in advantages
-    )
+    low, high = (estimators.epsilon_from_advantage(end, run.details.delta) for end in advantages)
     return low, high
 
 
@@ -181,9 +182,15 @@ def _value(value: float | None) -> float:
 
 def _drawn(runs: Runs) -> str:
     routes: tuple[tuple[str, Callable[[Run], float]], ...] = (
-        ("(a) from sensitivities", lambda run: _value(run.details.empirical.epsilon.sensitivity)),
+        (
+            "(a) from sensitivities",
+            lambda run: _value(run.details.details.empirical.epsilon.sensitivity),
+        ),
         ("(b) from the largest belief", lambda run: _value(run.details.attack.log_odds)),
-        ("(c) from the advantage", lambda run: _value(run.details.empirical.epsilon.advantage)),
+        (
+            "(c) from the advantage",
+            lambda run: _value(run.details.details.empirical.epsilon.advantage),
+        ),
     )
     targets = [identifiability.epsilon_of_rho_beta(belief) for belief in runs]
     with canvas.panels(2, 2, height=1.7 * canvas.HEIGHT) as (figure, panels):

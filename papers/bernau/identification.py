@@ -64,7 +64,7 @@ def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
         f"{name}: advantage",
         measured.advantage,
         measured.interval,
-        run.details.prediction.advantage,
+        run.details.details.prediction.advantage,
         [reference],
     )
 

@@ -78,15 +78,18 @@ def _table(batches: str, configs: list[Config], reports: list[dict[str, Any]]) -
     config, first = configs[0], reports[0]
     allowed = [report["rows"][report["vantage"]]["limit"]["epsilon"] for report in reports]
     rows: list[tuple[Value, ...]] = [
-        ("noise multiplier", *(_short(r["mechanism"]["noise_multiplier"]) for r in reports)),
+        (
+            "noise multiplier",
+            *(_short(r["details"]["mechanism"]["noise_multiplier"]) for r in reports),
+        ),
         ("advantage", *(_short(r["rows"][r["vantage"]]["attack"]["advantage"]) for r in reports)),
         (
             "advantage, bound",
             *(_short(r["rows"][r["vantage"]]["limit"]["rho_alpha"]) for r in reports),
         ),
     ]
-    for name in first["empirical"]["lower_bounds"]:
-        found = [report["empirical"]["lower_bounds"][name] for report in reports]
+    for name in first["details"]["empirical"]["lower_bounds"]:
+        found = [report["details"]["empirical"]["lower_bounds"][name] for report in reports]
         rows.append((name, *map(_proven, found, allowed)))
     alarms = sum(bool(report["alarms"]) for report in reports)
     return Table(

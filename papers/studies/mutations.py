@@ -74,7 +74,7 @@ def _repeated(variant: Variant, repeats: int) -> tuple[Value, ...]:
     for seed in range(1000, 1000 + repeats):
         with tempfile.TemporaryDirectory() as folder:
             report = play(variant, Path(folder) / "run", *SMALL, seed=seed).report
-        alarms, chances = report["contradictions"], max(chances, report["chance_alarms"])
+        alarms, chances = _raised(report), max(chances, report["details"]["chance_alarms"])
         reports += bool(alarms)
         accused += alarms
     return variant.name, reports, chances, ", ".join(sorted(set(accused))) or "none"
@@ -90,12 +90,17 @@ def _row(variant: Variant, trials: int, rounds: int, seed: int) -> tuple[Value, 
         directory = Path(folder) / "run"
         fewer = [count for count in FEWER if count < trials]
         outcome = play(variant, directory, trials, rounds, fewer, seed)
-    alarms = ", ".join(outcome.report["contradictions"]) or "none"
+    alarms = ", ".join(_raised(outcome.report)) or "none"
     return variant.name, outcome.convicting_trials, alarms, f"{_smallest(outcome.report):.2g}"
+
+
+def _raised(report: dict[str, Any]) -> list[str]:
+    return [each["rule"] for each in report["findings"] if each["severity"] == "alarm"]
 
 
 def _smallest(report: dict[str, Any]) -> float:
     """Return the smallest p-value of all tests in a report, not corrected for their number."""
-    found = [test["p_value"] for test in report["residuals"].values() if isinstance(test, dict)]
-    found += [fit["p_value"] for fit in report["prediction"]["fit"].values() if fit]
+    residuals, fits = report["details"]["residuals"], report["details"]["prediction"]["fit"]
+    found = [test["p_value"] for test in residuals.values() if isinstance(test, dict)]
+    found += [fit["p_value"] for fit in fits.values() if fit]
     return min(found)

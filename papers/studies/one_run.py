@@ -133,7 +133,7 @@ def _federation(smoke: bool) -> Table:
             server_app.carry_out(grid, preflight(given), directory)
             found = directory.read_json("report.json")
             transcript = directory.read_arrays("transcript.npz")
-        audited = found["one_run"]
+        audited = found["details"]["one_run"]
         canaries = transcript["canaries_included"], transcript["canary_scores"]
         asked = given.privacy.delta, given.audit.confidence
         everybody = _numbers(*canaries, *asked)

@@ -161,7 +161,7 @@ def _fedsim(overrides, mode, out):
     subprocess.run(command, check=True)
     seconds = time.perf_counter() - start
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    return {"command": seconds, **report["timing"]}
+    return {"command": seconds, **report["details"]["timing"]}
 
 
 def _opacus(config, mode, size, where):

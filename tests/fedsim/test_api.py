@@ -97,7 +97,7 @@ def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
         )
     other = fedsim.load(tmp_path / "other")
     assert (found.path, found.config.trials.count) == (tmp_path / "run", 6)
-    assert other.report["empirical"] == found.report["empirical"]
+    assert other.report["details"]["empirical"] == found.report["details"]["empirical"]
     np.testing.assert_array_equal(other.log_odds, found.log_odds)
     assert found.beliefs.shape == (6, found.config.training.rounds)
     row = found.rows.participant

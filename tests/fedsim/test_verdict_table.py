@@ -16,7 +16,7 @@ from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import loop_evidence
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.releases import MeasuredRounds
-from fedsim.audits.results.rows import Limit, RunRow, standing
+from fedsim.audits.results.rows import Limit, Row, standing
 from fedsim.audits.results.view import View
 from fedsim.audits.run import rows
 from fedsim.audits.steps.observation import Influence, Observation, ObservedRun
@@ -223,8 +223,8 @@ def test_runs(interval, limit, epsilon, best, alarms, here, expected):
     attack = None if interval is None else SimpleNamespace(interval=interval, best=best)
     allowed = Limit.of_epsilon(epsilon, limit, "theory")
     vantage = "participant" if here else "server"
-    alarmed = rows.alarmed(dict.fromkeys(alarms, "why"), vantage, "participant")
-    row = RunRow("participant", "not-measured", allowed, attack, None, None, "")
+    alarmed = rows.alarmed(alarms, vantage, "participant")
+    row = Row("participant", "not-measured", allowed, attack, None, None, "")
     assert standing(row, alarmed=alarmed) == expected
 
 

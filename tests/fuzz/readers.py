@@ -16,7 +16,7 @@ from PIL import Image
 
 from fedsim import client_app, configuration, server_app
 from fedsim.audits.judgement import canary_scores
-from fedsim.audits.results import report as results
+from fedsim.audits.run import report as results
 from fedsim.common import report_directory
 from fedsim.configuration import Config, to_run_config
 from fedsim.deployment import run

@@ -103,12 +103,12 @@ def play(variant, directory, trials, rounds, fewer=(), seed=0):
         )
         report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
         alarming = (count for count in sorted(fewer) if _alarms(config, run, count))
-        convicting = next(alarming, trials if report["contradictions"] else None)
+        convicting = next(alarming, trials if report["alarms"] else None)
     return Outcome(report, convicting)
 
 
 def _alarms(config, run, trials):
-    """Return the alarms of a report on the first trials of a run, half of them of each world."""
+    """Count the alarms of a report on the first trials of a run, half of them of each world."""
     few = config.model_copy(update={"trials": config.trials.model_copy(update={"count": trials})})
     arrays = run.read_arrays("transcript.npz")
     worlds = arrays["worlds"]
@@ -127,7 +127,7 @@ def _alarms(config, run, trials):
             ledger.read(run),
         )
     )
-    return found.contradictions
+    return found.alarms
 
 
 def _noise_as(change):

@@ -118,6 +118,13 @@ class Finding:
     def breaks(self) -> bool:
         return self.severity == "alarm"
 
+    @property
+    def sentence(self) -> str:
+        """The objection as a sentence, with its first rounds."""
+        numbers = ", ".join(map(str, self.rounds[:8])) + ", ..." * (len(self.rounds) > 8)
+        where = f" (round {numbers})" if self.rounds else ""
+        return f"{self.why[:1].upper()}{self.why[1:]}{where}."
+
 
 def alarms(findings: Iterable[Finding]) -> int:
     return sum(each.breaks for each in findings)

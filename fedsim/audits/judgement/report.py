@@ -3,14 +3,16 @@
 report.json has the same keys for every kind, and `details` of the kind's own.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from html import escape
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import SchemaValidator, core_schema
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import (
@@ -24,7 +26,7 @@ from fedsim.audits.judgement.claim import (
 )
 from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.numbers import REALS, Real
-from fedsim.audits.results.rows import Row, judged
+from fedsim.audits.results.rows import Attack, Row, judged
 from fedsim.audits.results.view import View, audit_view
 
 Details = TypeVar("Details")
@@ -39,7 +41,9 @@ REFUTED = (
 class AuditReport(Generic[Details]):
     """The report of an audit."""
 
-    __pydantic_config__: ClassVar = ConfigDict(use_attribute_docstrings=True)
+    __pydantic_config__: ClassVar = ConfigDict(
+        strict=True, extra="forbid", use_attribute_docstrings=True
+    )
 
     kind: str
     name: str
@@ -67,6 +71,18 @@ class AuditReport(Generic[Details]):
     def row(self) -> Row:
         """The row of the observer that is judged."""
         return self.rows[self.vantage]
+
+    @property
+    def attack(self) -> Attack:
+        """The attack of that observer. Raises ValueError where nothing was measured."""
+        if self.row.attack is None:
+            raise ValueError(f"the observer '{self.vantage}' has no measurement")
+        return self.row.attack
+
+    @property
+    def unclipped(self) -> bool:
+        """Whether it is known that nothing bounds what one record or update can change."""
+        return getattr(self.details, "unclipped", False)
 
     @property
     def epsilon(self) -> float | None:
@@ -108,7 +124,7 @@ class AuditReport(Generic[Details]):
         return f"{self.headline} {' '.join(reasons)}".rstrip()
 
     def _repr_html_(self) -> str:
-        lines = [*self.reasons, *(each.why for each in self.findings)]
+        lines = [*self.reasons, *(each.sentence for each in self.findings)]
         reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
         return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
 
@@ -122,6 +138,51 @@ def schema(details: type) -> JsonSchemaValue:
     """Return the JSON Schema of the report of a kind of audit, by the type of its details."""
     written = _adapter(details).json_schema(mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **written}
+
+
+def decode(values: Mapping[str, Any], details: type) -> AuditReport[Any]:
+    """Return the report of the values of report.json. Raises ValueError for other types."""
+    try:
+        # Errors of Python's values share them; each error of JSON has a copy of its object.
+        _reader(details).validate_python(values, strict=False)
+        report: AuditReport[Any] = _reader(details).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        raise ValueError(_first(error)) from None
+    if report.vantage not in report.rows:
+        raise ValueError(f"it has no 'rows.{report.vantage}'")
+    return report
+
+
+FAIL_FAST = ["list", "tuple"]
+"""Types of schemas that may end at the first wrong entry; of objects, in newer pydantic only."""
+if "fail_fast" in core_schema.DictSchema.__annotations__:
+    FAIL_FAST.append("dict")
+
+
+@cache
+def _reader(details: type) -> SchemaValidator:
+    """Return a reader that ends at the first wrong entry of a list or an object of any keys."""
+    schema = _adapter(details).core_schema
+    pending: list[Any] = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if part.get("type") in FAIL_FAST:
+                part["fail_fast"] = True
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return SchemaValidator(schema)
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"it has no '{key}'"
+    if first["type"] == "unexpected_keyword_argument":
+        return f"it has '{key}', which no report has"
+    return f"its '{key}' is {first['input']!r:.200}"
 
 
 def concluded(

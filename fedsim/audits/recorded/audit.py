@@ -106,6 +106,12 @@ class RecordedDetails:
     def of_a_loop(self) -> bool:
         return self.facts.vantage == LOOP
 
+    @property
+    def unclipped(self) -> bool:
+        """Whether nothing bounds what one update can change."""
+        found = self.release
+        return found is not None and found.noise != "none" and found.noise_multiplier is None
+
 
 RecordedReport = AuditReport[RecordedDetails]
 

@@ -23,7 +23,7 @@ TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
 SCORES = "canary scores"
 GATED = RUN, TRAINING, APP, LOOP, TRANSCRIPT, LIVE, SCORES
-"""Kinds of reports with numbers that a gate reads; a report without a kind is of a run."""
+"""Kinds of reports with numbers that a gate reads."""
 
 OF_A_ROW: Mapping[str, str] = {
     "epsilon": "limit.epsilon",
@@ -44,8 +44,8 @@ OF_A_ROW: Mapping[str, str] = {
 
 OF_A_REPORT: Mapping[str, tuple[str, ...]] = {
     # Epsilon of everything released together, where the seed does not repeat the noise.
-    "epsilon": ("released.epsilon", "details.released_epsilon"),
-    "accuracy": ("utility.accuracy.mean.-1",),
+    "epsilon": ("details.released.epsilon", "details.released_epsilon"),
+    "accuracy": ("details.utility.accuracy.mean.-1",),
     "alarms": ("alarms",),
     "missed": ("details.missed",),
 }

@@ -151,6 +151,13 @@ class Row:
     under `residuals`."""
 
     @property
+    def allowed(self) -> Limit:
+        """The limit. Raises ValueError where the audit cannot tell it; a run always can."""
+        if self.limit is None:
+            raise ValueError(f"the observer '{self.observer}' has no limit")
+        return self.limit
+
+    @property
     def epsilon(self) -> float | None:
         """Epsilon that the observer is allowed; None where the audit cannot tell."""
         return None if self.limit is None else self.limit.epsilon
@@ -183,14 +190,6 @@ class Row:
             measured=self.attack is not None,
             unlimited=unlimited,
         )
-
-
-@dataclass(frozen=True)
-class RunRow(Row):
-    """The row of a run: theory knows the limit of every observer."""
-
-    limit: Limit
-    """What theory allows."""
 
 
 def standing(row: Row, *, alarmed: bool) -> State:

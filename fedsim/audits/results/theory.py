@@ -22,8 +22,6 @@ class Accounted:
 class RunBounds:
     """What else theory says about the configured vantage, in one training."""
 
-    delta: Real
-    """Delta of every epsilon of one training, in (0, 1)."""
     accountant: str
     accounted: Accounted | None
     """None where the accountant is exact, so that the row of the vantage has its numbers."""

@@ -1,23 +1,26 @@
 """The report of a run, from its transcript: what the adversary achieved and what theory allows."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.claim import Finding, Verdict
 from fedsim.audits.measurements import (
     membership_audit,
     one_run_report,
     residual_report,
     trade_off_report,
 )
-from fedsim.audits.results import verdicts
-from fedsim.audits.results.report import Report
+from fedsim.audits.results.conditions import RUN
+from fedsim.audits.results.rows import Limit, Row
 from fedsim.audits.results.theory import Accounted, Budget, Fit, RunBounds
 from fedsim.audits.results.verdicts import Checks
 from fedsim.audits.run import empirical, guarantee, rows, set_up
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.audits.run.report import RunDetails, RunReport
 from fedsim.federation.runs import spending
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust import Vantage
@@ -52,29 +55,67 @@ NOT_OF_THEORY = (
 GAUSSIAN = "N(+-s^2/2, s^2), s = LS/sigma, step by step"
 
 
-def checks(run: AuditedRun, report: Report) -> Checks:
-    """Return every check that the run allows.
+def assemble(run: AuditedRun) -> RunReport:
+    """Return the report of a run, which makes every check that the run allows.
 
     Checks use `ALARM_CONFIDENCE`: at the report's 95 % an honest mechanism would raise an alarm in
     one report of twenty. With local steps only checks of counted decisions remain. Their log-odds
     are not a likelihood, so that beliefs cannot contradict theory.
     """
+    config, transcript, delta = run.config, run.transcript, run.delta
+    measured = empirical.measure(run)
+    # A canary is one record, even where the target is a group of records.
+    one_run = one_run_report.report(config, transcript, run.releases, delta, run.confidence)
+    residuals = residual_report.report(config, transcript, run.confidence)
+    views = {vantage: view.arrays for vantage, view in run.views.items()}
+    trade_offs = trade_off_report.report(views, run.releases.towards, run.confidence)
+    observers = rows.measure(run, measured, one_run, residuals)
+    allowed = observers[run.vantage.value].allowed
     parts = [
-        _advantage_checks(run, report),
-        _belief_checks(run, report),
-        one_run_report.checks(report.one_run, run.config, run.transcript, run.delta),
-        run.proven.checks(report.here.limit.epsilon),
-        empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
-        trade_off_report.checks(report.trade_offs, run.vantage),
-        residual_report.checks(report.residuals),
+        _advantage_checks(run, observers),
+        _belief_checks(run, _bounds(run).accounted or allowed),
+        one_run_report.checks(one_run, config, transcript, delta),
+        run.proven.checks(allowed.epsilon),
+        empirical.crafted_checks(transcript, allowed.epsilon, delta),
+        trade_off_report.checks(trade_offs, run.vantage),
+        residual_report.checks(residuals),
     ]
     made = {name: alarm for part in parts for name, alarm in part.items()}
     if len(made) < sum(map(len, parts)):
         raise RuntimeError("two checks have one name, so that the alarm of one is lost")
-    return made
+    alarms = [Finding(_why(text), rule=name) for name, text in made.items() if text]
+    details = _details(
+        run,
+        empirical=measured,
+        one_run=one_run,
+        residuals=residuals,
+        trade_offs=trade_offs,
+        chance_alarms=len(made) - (COMPOSITION in made),
+    )
+    doubts = [Finding(_why(text), severity="caution") for text in _cautions(run, details)]
+    return RunReport(
+        kind=RUN,
+        name=config.run.name,
+        unit=config.privacy.unit,
+        verdict=Verdict.NO_CLAIM,
+        reasons=[],
+        claim=None,
+        delta=delta,
+        confidence=run.confidence,
+        vantage=run.vantage.value,
+        rows=rows.judged(run, observers, [each.rule for each in alarms]),
+        findings=[*alarms, *doubts],
+        alarms=len(alarms),
+        details=details,
+        versions=run.facts["versions"],
+    )
 
 
-def _advantage_checks(run: AuditedRun, report: Report) -> Checks:
+def _why(text: str) -> str:
+    return text.removesuffix(".")
+
+
+def _advantage_checks(run: AuditedRun, observers: Mapping[str, Row]) -> Checks:
     """Return the check of the advantage at every vantage.
 
     They count decisions, so that they also hold for attacks whose log-odds are not a posterior.
@@ -83,24 +124,24 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Checks:
     made = {}
     for vantage, view in run.views.items():
         if view.both:
-            limit, low = report.rows[vantage.value].limit.rho_alpha, view.surely.low
+            limit, low = observers[vantage.value].allowed.rho_alpha, view.surely.low
             name = "advantage" if view is run.view else f"advantage_{vantage.value}"
             above = ABOVE.format(vantage.value, low, limit, unit)
             made[name] = above if low > limit else ""
     return made
 
 
-def _belief_checks(run: AuditedRun, report: Report) -> Checks:
-    view, mechanism, bounds = run.view, run.mechanism, report.accounted
+def _belief_checks(run: AuditedRun, allowed: Limit | Accounted) -> Checks:
+    view, mechanism = run.view, run.mechanism
     made = dict[str, str]()
     if not view.exact:
         return made
-    if (limit := bounds.exceeded) < 1:
-        seen = view.worlds, view.final, bounds.epsilon
+    if (limit := allowed.exceeded) < 1:
+        seen = view.worlds, view.final, allowed.epsilon
         low = estimators.delta_prime(*seen, ALARM_CONFIDENCE).interval.low
         made["delta_prime"] = BELIEVED.format(low, limit) if low > limit else ""
     realised = float(view.trial_mu.max())
-    more = COMPOSED.format(report.rounds, realised, mechanism.steps, mechanism.mu)
+    more = COMPOSED.format(run.rounds, realised, mechanism.steps, mechanism.mu)
     made[COMPOSITION] = more if realised > EXCESS * mechanism.mu else ""
     theory = "sampled steps" if run.config.participation.secret else GAUSSIAN
     for world in ("world_d", "world_d_prime"):
@@ -111,41 +152,19 @@ def _belief_checks(run: AuditedRun, report: Report) -> Checks:
     return made
 
 
-def assemble(run: AuditedRun) -> Report:
-    report = _measured(run)
-    made = checks(run, report)
-    raised = verdicts.alarms(made)
-    report = replace(
-        report,
-        contradictions=raised,
-        alarms=len(raised),
-        chance_alarms=len(made) - (COMPOSITION in made),
-        warnings=[*raised.values(), *_cautions(run, report)],
-    )
-    return replace(report, rows=rows.judged(run, report.rows, raised))
-
-
-def _measured(run: AuditedRun) -> Report:
-    config, facts, transcript = run.config, run.facts, run.transcript
-    delta, confidence = run.delta, run.confidence
-    attacked = config.challenge.kind, config.audit.attacks, transcript
-    measured = empirical.measure(run)
-    # A canary is one record, even where the target is a group of records.
-    one_run = one_run_report.report(config, transcript, run.releases, delta, confidence)
-    residuals = residual_report.report(config, transcript, confidence)
-    return Report(
+def _details(run: AuditedRun, **measured: Any) -> RunDetails:
+    """Return what the report of a run has beside its rows; measured: what `assemble` measured."""
+    config, facts = run.config, run.facts
+    attacked = config.challenge.kind, config.audit.attacks, run.transcript
+    return RunDetails(
         config=set_up.configuration(run),
-        name=config.run.name,
         job=config.run.job,
         created=facts["created"],
         seed=config.run.seed,
-        versions=facts["versions"],
         runtime=facts["runtime"],
         device=facts["device"],
         noise_source=config.privacy.noise_source,
         trust=config.federation.trust.value,
-        vantage=run.vantage.value,
-        unit=config.privacy.unit,
         neighbouring=config.privacy.neighbouring.value,
         trials=run.trials,
         rounds=run.rounds,
@@ -154,7 +173,6 @@ def _measured(run: AuditedRun) -> Report:
         data=set_up.data(run),
         parameters=facts["parameters"],
         precision=facts["precision"],
-        rows=rows.measure(run, measured, one_run, residuals),
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),
         released=run.together.released,
@@ -162,26 +180,15 @@ def _measured(run: AuditedRun) -> Report:
         dropouts=set_up.dropouts(config, run.noise_multiplier, run.rows),
         budget=_budget(run),
         prediction=run.view.prediction,
-        empirical=measured,
         membership_inference={
             **empirical.yeom_attacks(run),
-            **membership_audit.attacks(*attacked, confidence),
+            **membership_audit.attacks(*attacked, run.confidence),
         },
         membership_missing=membership_audit.why_none(*attacked),
-        one_run=one_run,
         utility=empirical.utility(run),
         timing=set_up.timing(run),
         crafted=empirical.crafted(run),
-        residuals=residuals,
-        contradictions={},
-        alarms=0,
-        chance_alarms=0,
-        warnings=[],
-        trade_offs=trade_off_report.report(
-            {vantage: view.arrays for vantage, view in run.views.items()},
-            run.releases.towards,
-            run.confidence,
-        ),
+        **measured,
     )
 
 
@@ -191,7 +198,6 @@ def _bounds(run: AuditedRun) -> RunBounds:
         exceeded = identifiability.tail_limit(run.mechanism, found.epsilon)
         accounted = Accounted(found.epsilon, found.rho_beta, exceeded)
     return RunBounds(
-        delta=found.delta,
         accountant=found.accountant,
         accounted=accounted,
         tail_probability=found.tail_probability,
@@ -200,14 +206,14 @@ def _bounds(run: AuditedRun) -> RunBounds:
     )
 
 
-def _cautions(run: AuditedRun, report: Report) -> list[str]:
-    config, trials = run.config, run.trials
+def _cautions(run: AuditedRun, details: RunDetails) -> list[str]:
+    config = run.config
     return [
         *guarantee.cautions(config),
-        *([guarantee.ONE_TRAINING] if trials == 1 else []),
-        *set_up.cautions(config.federation, report.dropouts),
-        *one_run_report.cautions(report.one_run),
-        *guarantee.budget_cautions(report.budget, report.spent),
+        *([guarantee.ONE_TRAINING] if run.trials == 1 else []),
+        *set_up.cautions(config.federation, details.dropouts),
+        *one_run_report.cautions(details.one_run),
+        *guarantee.budget_cautions(details.budget, details.spent),
     ]
 
 

@@ -6,20 +6,16 @@ largest first. Of two equal observers, the one that sees more comes first.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from adversaries.bounds import lower_bounds
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.measurements import one_run_report
+from fedsim.audits.results import rows as states
 from fedsim.audits.results.measured import Empirical, OneRunResult
-from fedsim.audits.results.rows import (
-    Limit,
-    RunRow,
-    WorstOff,
-    standing,
-)
+from fedsim.audits.results.rows import Limit, Row, WorstOff
 from fedsim.audits.results.theory import Predicted, Residuals
 from fedsim.audits.results.view import View, audit_view
 from fedsim.audits.run import detectable
@@ -38,6 +34,7 @@ ELSEWHERE = ("advantage_", "curve_")
 
 LINEARISED = "an attack that replays the training, not an exact posterior: its log-odds are a score"
 NOT_MEASURED = 'not measured: set audit.vantages = "all" to measure every vantage'
+BESIDE_CANARIES = "not measured: a run with canaries measures the configured vantage alone"
 CERTAIN = (
     "without noise, one step shows whether the record was used: the belief is certain, and "
     "epsilon' is infinite, not missing"
@@ -46,7 +43,7 @@ CERTAIN = (
 
 def measure(
     run: AuditedRun, empirical: Empirical, one_run: OneRunResult | None, residuals: Residuals | None
-) -> dict[str, RunRow]:
+) -> dict[str, Row]:
     """Return a row for each observer, without the alarms that `judged` takes into account."""
     rows = {}
     for bound in run.vantage_bounds:
@@ -56,32 +53,28 @@ def measure(
         attack = row.attack
         if seen is not None and attack is not None:
             attack = replace(attack, near_prediction=_near(seen))
-        rows[row.observer] = RunRow(**{**vars(row), "limit": limit, "attack": attack})
+        rows[row.observer] = replace(row, attack=attack)
     return rows
 
 
-def judged(
-    run: AuditedRun, rows: Mapping[str, RunRow], alarms: Mapping[str, str]
-) -> dict[str, RunRow]:
-    """Return the rows with their states, the worst first."""
+def judged(run: AuditedRun, rows: Mapping[str, Row], alarms: Collection[str]) -> dict[str, Row]:
+    """Return the rows with their states, the worst first; alarms: names of those raised."""
     sight = [vantage.value for vantage in Vantage]
-    stated = []
-    for row in rows.values():
-        contradicted = alarmed(alarms, run.vantage.value, row.observer)
-        stated.append(replace(row, standing=standing(row, alarmed=contradicted)))
+    accused = [name for name in rows if alarmed(alarms, run.vantage.value, name)]
+    stated = states.judged(rows.values(), accused)
 
-    def order(row: RunRow) -> tuple[int, float, int]:
+    def order(row: Row) -> tuple[int, float, int]:
         first = FIRST.get(row.standing, len(FIRST))
-        return first, -row.limit.rho_alpha, sight.index(row.observer)
+        return first, -row.allowed.rho_alpha, sight.index(row.observer)
 
-    return {row.observer: row for row in sorted(stated, key=order)}
+    return {row.observer: row for row in sorted(stated.values(), key=order)}
 
 
-def alarmed(alarms: Mapping[str, str], audited: str, observer: str) -> bool:
+def alarmed(alarms: Collection[str], audited: str, observer: str) -> bool:
     """Return whether an alarm is about an observer.
 
     Args:
-        alarms: by name; those of no single vantage are about the audited observer.
+        alarms: names of those raised; those of no single vantage are about the audited observer.
         audited: the configured vantage.
     """
     return any(f"{prefix}{observer}" in alarms for prefix in ELSEWHERE) or (
@@ -116,6 +109,8 @@ def _note(run: AuditedRun, vantage: Vantage, view: SeenFrom | None) -> str:
         return "; ".join(notes)
     if released and (reason := released_model.why_not(run.config)):
         return f"not attacked: {reason}"
+    if run.config.canaries.count:
+        return BESIDE_CANARIES
     attacked = vantages.measured(run.vantage, run.config.audit.vantages)
     return "" if vantage in attacked else NOT_MEASURED
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adversaries.registry import titled
-from fedsim.audits.results.report import (
+from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.audits.run.report import (
     ChallengeFacts,
     DataFacts,
     Dropouts,
@@ -12,7 +13,6 @@ from fedsim.audits.results.report import (
     RoundingCost,
     Timing,
 )
-from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.configuration.federation import FederationConfig
 from fedsim.federation.runs.rows import LedgerRow

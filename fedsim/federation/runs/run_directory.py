@@ -205,7 +205,7 @@ class RunDirectory:
         if self.config.run.job == "training":
             return self.has(CARD)
         try:
-            reported = self.read_json("report.json")["trials"]
+            reported = self.read_json("report.json")["details"]["trials"]
         except (KeyError, TypeError):
             raise self.damaged("report.json") from None
         return bool(reported == self.config.trials.count)

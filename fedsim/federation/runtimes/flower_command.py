@@ -41,7 +41,7 @@ SHIPPED = (
     ),
     "fedsim/audits/__init__.py",
     "fedsim/auditor_app.py",
-    *(f"fedsim/audits/{room}/**/*.py" for room in ("results", "measurements", "run")),
+    *(f"fedsim/audits/{room}/**/*.py" for room in ("results", "measurements", "judgement", "run")),
     "fedsim/reports/*.py",
     *(f"fedsim/reports/{room}/**/*.py" for room in ("figures", "document", "sections")),
 )

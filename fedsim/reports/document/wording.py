@@ -69,33 +69,18 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def least_loss(share: float) -> str:
-    """Return the loss of noise that is detected if the noise is below a share of the claim.
-
-    It is rounded up, so that the text promises no more than what was computed.
-    """
-    return f"{100 * (1 - min(math.floor(share * 1000), 999) / 1000):.1f}%"
-
-
-def would_have_noticed(
-    share: float | None, what: str = "audit", *, measures_noise: bool = False
-) -> str:
+def would_have_noticed(share: float | None) -> str:
     """Return a sentence about the least shortfall of noise that an audit would have noticed.
 
-    Args:
-        share: share of the claimed noise below which the audit raises an alarm.
-        measures_noise: whether the audit measures the noise, besides counting right answers.
+    share: share of the claimed noise below which the audit raises an alarm; None if unknown.
     """
     if share is None:
         return ""
     if share < LEAST_SHARE:
-        return f"Even if nearly all noise were missing, this {what} might not detect it."
-    detects = (
-        "would detect, with 95% probability, if more than "
-        f"{least_loss(share)} of the claimed noise were missing."
-    )
+        return "Even if nearly all noise were missing, this audit might not detect it."
+    # Rounded up, so that the text promises no more than what was computed.
+    loss = f"{100 * (1 - min(math.floor(share * 1000), 999) / 1000):.1f}%"
     return (
-        f"The {what} also measures the noise itself: it {detects}"
-        if measures_noise
-        else (f"This {what} {detects}")
+        f"This audit would detect, with 95% probability, if more than {loss} of the claimed noise "
+        "were missing."
     )

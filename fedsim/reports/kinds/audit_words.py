@@ -98,13 +98,6 @@ def limits(report: AuditReport[Any]) -> str:
     return OF_CODE
 
 
-def is_unclipped(report: AuditReport[Any]) -> bool:
-    """Return whether nothing bounds what one update can change."""
-    found = report.details
-    release = found.release if isinstance(found, RecordedDetails) else None
-    return release is not None and release.noise != "none" and release.noise_multiplier is None
-
-
 # What was found
 
 

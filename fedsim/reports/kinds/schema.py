@@ -8,10 +8,11 @@ from fedsim.audits.judgement.canary_scores import ScoresDetails
 from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.loop.audit import LoopDetails
 from fedsim.audits.recorded.audit import RecordedDetails
-from fedsim.audits.results import report
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, SCORES, TRANSCRIPT
+from fedsim.audits.run.report import RunDetails
 
 DETAILS: dict[str, type] = {
+    RUN: RunDetails,
     APP: AppDetails,
     LOOP: LoopDetails,
     TRANSCRIPT: RecordedDetails,
@@ -21,10 +22,8 @@ DETAILS: dict[str, type] = {
 
 
 def of_kinds() -> dict[str, JsonSchemaValue]:
-    """Return the schema of each kind of report, a run's first."""
-    return {RUN: report.schema()} | {
-        kind: document.schema(details) for kind, details in DETAILS.items()
-    }
+    """Return the schema of each kind of report."""
+    return {kind: document.schema(details) for kind, details in DETAILS.items()}
 
 
 def schema() -> JsonSchemaValue:

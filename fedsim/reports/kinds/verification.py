@@ -24,7 +24,6 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import conditions
-from fedsim.audits.results import report as results
 from fedsim.audits.results.conditions import (
     APP,
     LIVE,
@@ -34,6 +33,7 @@ from fedsim.audits.results.conditions import (
     TRAINING,
     TRANSCRIPT,
 )
+from fedsim.audits.run import report as results
 from fedsim.common import installation, private_files, reading
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
@@ -329,12 +329,11 @@ def named(paths: Iterator[str]) -> str:
 def _of_run(result: Result) -> Remade:
     directory = RunDirectory.open(result.root)
     stated = results.read(directory)
-    confidence, delta = stated.attack.confidence, stated.bounds.delta
-    made, transcript = rendering.assembled(directory, confidence, delta)
+    made, transcript = rendering.assembled(directory, stated.confidence, stated.delta)
     drawn, about = rendering.Pictures(made, transcript), rendering.about(directory)
     page = rendering.render_html(made, drawn, about).encode()
     pictures = {f"figures/{name}": content for name, content in drawn.contents.items()}
-    return Remade(results.encode(made), {PAGE: page, **pictures})
+    return Remade(made.report, {PAGE: page, **pictures})
 
 
 class _OtherCardError(Exception):

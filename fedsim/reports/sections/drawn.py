@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from adversaries.statistics.forecast import trial_mu
-from fedsim.audits.results.report import Report
+from fedsim.audits.run.report import RunReport, accounted
 from fedsim.reports.document.blocks import Figure
 from fedsim.reports.document.wording import number
 from fedsim.reports.figures import run_figures, training_figures
-from fedsim.reports.sections.observers import NAMES
+from fedsim.reports.sections.every_audit import named
 from fedsim.reports.sections.section import (
     confidence_of,
     is_clipped,
@@ -28,7 +28,7 @@ Arrays = Mapping[str, Any]
 """A run's transcript: worlds [T], log_odds, sensitivities and noise_stds [T, k], poison_scores."""
 
 
-def figures(report: Report, seen: Arrays) -> Iterator[Figure]:
+def figures(report: RunReport, seen: Arrays) -> Iterator[Figure]:
     """Yield the figures of a run."""
     yield from _of_beliefs(report, seen)
     yield from _of_canaries(report, seen)
@@ -36,8 +36,8 @@ def figures(report: Report, seen: Arrays) -> Iterator[Figure]:
     yield from _of_theory(report)
 
 
-def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
-    rho_beta = report.accounted.rho_beta
+def _of_beliefs(report: RunReport, seen: Arrays) -> Iterator[Figure]:
+    rho_beta = accounted(report).rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
     odds = np.clip(seen["log_odds"], -CERTAIN, CERTAIN)
     yield Figure(
@@ -52,11 +52,11 @@ def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
         yield _log_odds(report, seen)
     if report.vantage != "released-model" and not is_scored(report):
         yield _sensitivity(report, seen)
-    if report.trade_offs:
+    if report.details.trade_offs:
         yield Figure(
             "trade-offs",
             run_figures.trade_offs(
-                {NAMES[n].capitalize(): c for n, c in report.trade_offs.items()}
+                {named(n).capitalize(): c for n, c in report.details.trade_offs.items()}
             ),
             "Measured trade-off curve.",
             "Right and wrong answers at every threshold of the belief. With "
@@ -73,8 +73,8 @@ CURVES = {
 }
 
 
-def _log_odds(report: Report, seen: Arrays) -> Figure:
-    predicted, epsilon = report.prediction, report.accounted.epsilon
+def _log_odds(report: RunReport, seen: Arrays) -> Figure:
+    predicted, epsilon = report.details.prediction, accounted(report).epsilon
     per_trial = trial_mu(seen["sensitivities"], seen["noise_stds"])
     if predicted.deterministic and predicted.mu is not None:
         per_trial = np.full(len(seen["worlds"]), predicted.mu)
@@ -100,8 +100,8 @@ BOUNDED = {
 }
 
 
-def _sensitivity(report: Report, seen: Arrays) -> Figure:
-    measured = report.empirical
+def _sensitivity(report: RunReport, seen: Arrays) -> Figure:
+    measured = report.details.empirical
     bounded = "clipped" if is_clipped(report) else "unclipped"
     bounded = "local" if takes_local_steps(report) else bounded
     return Figure(
@@ -115,8 +115,8 @@ def _sensitivity(report: Report, seen: Arrays) -> Figure:
     )
 
 
-def _of_canaries(report: Report, seen: Arrays) -> Iterator[Figure]:
-    if (run := report.one_run) is not None:
+def _of_canaries(report: RunReport, seen: Arrays) -> Iterator[Figure]:
+    if (run := report.details.one_run) is not None:
         scores = [*map(np.asarray, (run.scores.edges, run.scores.included, run.scores.excluded))]
         yield Figure(
             "one-run",
@@ -125,8 +125,10 @@ def _of_canaries(report: Report, seen: Arrays) -> Iterator[Figure]:
             "Scores of the canaries of the first trial. With less overlap, the auditor guesses "
             "more canaries right.",
         )
-    if report.crafted is not None and seen.get("poison_scores") is not None:
-        threshold = report.crafted.lower_bounds["released_model"].details.get("threshold", math.inf)
+    if report.details.crafted is not None and seen.get("poison_scores") is not None:
+        threshold = report.details.crafted.lower_bounds["released_model"].details.get(
+            "threshold", math.inf
+        )
         finite = threshold if math.isfinite(threshold) else None
         yield Figure(
             "poison",
@@ -137,8 +139,8 @@ def _of_canaries(report: Report, seen: Arrays) -> Iterator[Figure]:
         )
 
 
-def _of_utility(report: Report) -> Iterator[Figure]:
-    utility = report.utility
+def _of_utility(report: RunReport) -> Iterator[Figure]:
+    utility = report.details.utility
     losses = utility.loss.mean
     yield Figure(
         "utility",
@@ -149,8 +151,8 @@ def _of_utility(report: Report) -> Iterator[Figure]:
     )
 
 
-def _of_theory(report: Report) -> Iterator[Figure]:
-    budget, together = report.budget, report.released
+def _of_theory(report: RunReport) -> Iterator[Figure]:
+    budget, together = report.details.budget, report.details.released
     if any(map(math.isfinite, budget.epsilon_by_round)):
         comparable = budget.stop_at_delta == budget.delta
         alone = together is None or together.trainings == 1

@@ -13,17 +13,17 @@ from typing import Any
 from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
 from fedsim.audits.measurements.residual_report import MEANING as RESIDUALS_MEAN
 from fedsim.audits.measurements.residual_report import ratio_text
-from fedsim.audits.results.report import Report
-from fedsim.audits.run.guarantee import PLAYED, UNCLIPPED
+from fedsim.audits.run.guarantee import UNCLIPPED
+from fedsim.audits.run.report import RunReport, accounted
 from fedsim.privacy.trust import Trust
 from fedsim.reports.document import wording
 from fedsim.reports.document.blocks import Block, Figure, Html, Part
 from fedsim.reports.document.html import ENVIRONMENT
-from fedsim.reports.sections import observers, risks, target
+from fedsim.reports.sections import every_audit, observers, risks, target
 from fedsim.reports.sections import section as facts
 
 GAME = """
-{% set several = report.challenge.records != 1 %}
+{% set several = details.challenge.records != 1 %}
 <p>The game: every trial trains the federation anew, on D with {{ facts.challenge_of(report) }} or
 on D′,
 {% if client and replaced %}where the same number of other records takes their place
@@ -31,23 +31,23 @@ on D′,
 {%- if not sampled %} (its participation is no secret){% endif %}
 {%- elif not replaced %}the same data without {{ "them" if several else "it" }}
 {%- else %}the same data with
-{{ replacements.get(report.challenge.kind, "the original record") }} in
+{{ replacements.get(details.challenge.kind, "the original record") }} in
 {{ "their" if several else "its" }} place
 {%- endif %}. The adversary
-{{ "knows" if report.config["audit.mode"] in informed else "may know" }} both, and the
+{{ "knows" if details.config["audit.mode"] in informed else "may know" }} both, and the
 mechanism.</p>
 """
 
 OBSERVERS = (
     GAME
     + """
-{% set headings = ["Observer"] + observers.numbers(report, rows[0]) | list %}
+{% set headings = ["Observer"] + observers.numbers(rows[0]) | list %}
 {% call grid(headings, page, "stacked vantages") %}
 {% for row in rows %}
-{% set here, name = row.observer == report.vantage, observers.NAMES[row.observer] %}
+{% set here, name = row.observer == report.vantage, named(row.observer) %}
 <tr{% if here %} class="here"{% endif %}><th scope="row" data-label="Observer">\
 {{ name }}{% if here %}<small>audited here</small>{% endif %}</th>
-{% for heading, (text, detail) in observers.numbers(report, row).items() %}
+{% for heading, (text, detail) in observers.numbers(row).items() %}
 {% set style = "value" if heading in observers.MEASURED else "limit" %}
 <td class="{{ style }}" data-label="{{ heading }}">\
 {{ text }}{% if detail %}<small>{{ detail }}</small>{% endif %}</td>
@@ -56,18 +56,18 @@ OBSERVERS = (
 {% endcall %}
 <dl>
 {% for row in rows %}
-{% set mark = observers.mark(report, row) %}
-{{ fact(observers.NAMES[row.observer] | capitalize,
-        mark.text ~ ". " ~ observers.reading(report, row)) }}
+{% set state = mark(report, row) %}
+{{ fact(named(row.observer) | capitalize,
+        state.text ~ ". " ~ observers.reading(report, row)) }}
 {% endfor %}
 </dl>
-<p class="meta">{{ trust.get(report.trust, "") }}
+<p class="meta">{{ trust.get(details.trust, "") }}
 {% if mechanism.rounding %}
 The messages were integers, {{ mechanism.rounding.note }}. Because of the rounding, noise and
 sensitivity are {{ mechanism.rounding.relative_growth | percent }} larger.
 {% endif %}
-{% if report.colluding %}
-{{ report.colluding }} of the {{ report.clients }} clients disclosed their noise to the adversary,
+{% if details.colluding %}
+{{ details.colluding }} of the {{ details.clients }} clients disclosed their noise to the adversary,
 so the bounds leave it out.
 {% endif %}
 {% if facts.takes_local_steps(report) %}
@@ -75,7 +75,7 @@ Clients take several local steps in a round. The bounds assume that every advers
 steps.
 {% endif %}
 Advantage: twice the share of right answers, less one. Intervals and lower bounds: {{ confidence }}
-confidence; δ = {{ report.bounds.delta | plain }}; z: noise multiplier that the observer cannot
+confidence; δ = {{ report.delta | plain }}; z: noise multiplier that the observer cannot
 remove.</p>
 """
 )
@@ -86,21 +86,21 @@ TARGET = """
 {% if not shown %}
 <p class="meta">
 {% if client %}No record is shown: all data of a client are the target.
-{% elif report.challenge.kind != "record" %}
+{% elif details.challenge.kind != "record" %}
 No record is shown: the target is not a person's record.
 {% else %}
-The record is not shown, because this page may be handed on and the data '{{ report.data.name }}'
+The record is not shown, because this page may be handed on and the data '{{ details.data.name }}'
 are not known to be public.
 {% endif %}</p>
 {% endif %}
 """
 
 ONE_RUN = """
-{% set run = report.one_run %}
-<p>{{ run.count }} canaries of kind “{{ report.config["canaries.kind"] }}” were planted at clients
+{% set run = details.one_run %}
+<p>{{ run.count }} canaries of kind “{{ details.config["canaries.kind"] }}” were planted at clients
 {{ run.clients | join(", ") }}. A fair coin decided for each canary whether it took part in the
 whole training. The score of a canary is its signal in the aggregates of all rounds
-{%- if report.config["canaries.known-data"] %}, without the part of the data that the auditor
+{%- if details.config["canaries.known-data"] %}, without the part of the data that the auditor
 knew{% endif %}.
 The headline is the first trial, as decided before the run; every other trial is another such
 audit.</p>
@@ -118,22 +118,22 @@ sum, as any record or client may, so that the guarantee of all others is unchang
 {% set estimate = run.estimate %}
 {{ fact("ε estimated, no confidence statement", "none: " ~ estimate.reason if estimate.reason else
         estimate.epsilon | number ~ " (μ = " ~ estimate.mu | number ~ "; " ~
-        estimate.epsilon_interval.ends | ends ~ " at " ~ report.attack.confidence | percent ~
+        estimate.epsilon_interval.ends | ends ~ " at " ~ report.confidence | percent ~
         "). Assumes " ~ estimate.assumes) }}
 </dl>
 {{ drawn("one-run") }}
 """
 
 CRAFTED = """
-{% set crafted, delta = report.crafted, report.bounds.delta %}
+{% set crafted, delta = details.crafted, report.delta %}
 <p>The target was crafted to be noticed: the bounds say how identifiable a record can be under this
 noise, not how identifiable a record of these data is.</p>
 <dl>
 {{ fact("Target", crafted.description) }}
-{% set label = report.challenge.label %}
+{% set label = details.challenge.label %}
 {% if label is not none %}{{ fact("Its label", label) }}{% endif %}
-{{ fact("First model", report.config["model.initialisation"]) }}
-{{ fact("ε of one record at δ = " ~ delta | plain, report.here.limit.epsilon | number) }}
+{{ fact("First model", details.config["model.initialisation"]) }}
+{{ fact("ε of one record at δ = " ~ delta | plain, report.row.allowed.epsilon | number) }}
 {% for name, bound in crafted.lower_bounds.items() %}
 {{ fact("ε of one record at least, " ~ crafted_bounds[name],
         bound.epsilon | number ~ " (" ~ (bound.reason or bound.method) ~ ")") }}
@@ -159,7 +159,7 @@ reconstruction. {{ observers.holds_for(report) }}</p>
 OBSERVED = '{{ drawn("log-odds") }}\n{{ drawn("sensitivity") }}'
 
 CURVES = """
-{% for name, curve in report.trade_offs.items() if curve.surely_above > 0 %}
+{% for name, curve in details.trade_offs.items() if curve.surely_above > 0 %}
 <p>ALARM: the band crosses the curve of theory for: {{ name }}.</p>
 {% endfor %}
 {{ drawn("trade-offs") }}
@@ -167,7 +167,7 @@ CURVES = """
 
 THEORY = """
 {% set guaranteed = facts.released(report) %}
-{% if guaranteed %}<p>{{ guaranteed }} {{ played }}</p>{% endif %}
+{% if guaranteed %}<p>{{ guaranteed }}</p>{% endif %}
 {% if sampled %}
 <p>Poisson sampling: the bounds require that it stays secret whether the target took part in a
 round. The adversary is assumed to know this of everybody else.</p>
@@ -180,7 +180,7 @@ coins.</p>
 <p>Which clients joined a round counts as public, and amplifies no privacy. The target is charged
 for the rounds that its client joined.</p>
 {% endif %}
-{% set bounds = report.bounds %}
+{% set bounds = details.bounds %}
 <dl>
 {% if client and mechanism.sensitivity != "local" %}
 {{ fact("Unit of privacy", "all data of one client") }}
@@ -192,27 +192,27 @@ for the rounds that its client joined.</p>
 {% endif %}
 {% set why = " (no noise hides " ~ facts.clients_of(report) ~ " at this vantage)" %}
 {% set why = why if clipped else " (" ~ unclipped ~ ")" %}
-{{ fact("ε at δ = " ~ bounds.delta | plain, report.accounted.epsilon | number ~
-        (why if report.accounted.epsilon == infinite else "") ~ ", accountant " ~
+{{ fact("ε at δ = " ~ report.delta | plain, accounted.epsilon | number ~
+        (why if accounted.epsilon == infinite else "") ~ ", accountant " ~
         bounds.accountant) }}
-{{ fact("ρβ = 1 / (1 + e^−ε)", report.accounted.rho_beta | number) }}
+{{ fact("ρβ = 1 / (1 + e^−ε)", accounted.rho_beta | number) }}
 {{ fact("How often the belief exceeds ρβ", bounds.tail_probability | percent ~
         " for the record that changes the sums most; at most " ~
-        report.accounted.exceeded | percent ~ " for any record") }}
+        accounted.exceeded | percent ~ " for any record") }}
 {% if bounds.accounted %}
-{{ fact("ε by exact accounting", report.here.limit.epsilon | number) }}
+{{ fact("ε by exact accounting", report.row.allowed.epsilon | number) }}
 {% endif %}
 {{ fact("Bernau et al., Theorem 2", bounds.theorem2_rho_alpha | number ~
         " (not a bound, except for the classic noise scale of a single step)") }}
 {{ fact("Yeom's bound e^ε − 1, for pure ε", bounds.yeom_bound | number) }}
 </dl>
-{% set budget, together = report.budget, report.released and report.released.trainings > 1 %}
+{% set budget, together = details.budget, details.released and details.released.trainings > 1 %}
 <p>After {{ budget.rounds_run }} of {{ budget.rounds_planned }} planned rounds,
-{% set would = report.noise_source == "seed" and report.spent < infinite %}
+{% set would = details.noise_source == "seed" and details.spent < infinite %}
 {% if would %}with secret noise {% endif %}
 {{ "a client's data" if client else "a person's record" }}
-{{ "would have" if would else "have" if client else "has" }} spent ε = {{ report.spent | number }}
-{%- if together %} in all {{ report.released.trainings }} trainings together{% endif %}
+{{ "would have" if would else "have" if client else "has" }} spent ε = {{ details.spent | number }}
+{%- if together %} in all {{ details.released.trainings }} trainings together{% endif %}
  towards the {{ budget.vantage.replace("-", " ") }} at δ = {{ budget.delta | plain }}
 (accountant {{ budget.accountant }})
 {%- if budget.stop_at %}; privacy.stop-at = {{ budget.stop_at | number }}
@@ -229,14 +229,14 @@ LOWER_BOUNDS = """
 <p>ε′ is the privacy loss that the attack shows. An estimate may err on either side. A lower bound
 holds with the stated confidence, if its assumption holds; above theory's ε, it means that the
 claimed guarantee does not hold.</p>
-{% set estimates = report.empirical.epsilon %}
-{% set exact, theory = report.here.limit.epsilon | number, report.accounted.epsilon | number %}
+{% set estimates = details.empirical.epsilon %}
+{% set exact, theory = report.row.allowed.epsilon | number, accounted.epsilon | number %}
 {% set headings = ("Estimates", "ε′", "Theory", "Remark") %}
 {% call grid(headings, page) %}
 {{ row(headings, "from sensitivities, exact", [estimates.sensitivity_exact | number, exact,
        "Trusts the claimed noise; composes the trial with the largest sensitivities."]) }}
 {{ row(headings, "from sensitivities, classic RDP", [estimates.sensitivity | number,
-       theory if report.bounds.accountant == "rdp-classic" else "–",
+       theory if details.bounds.accountant == "rdp-classic" else "–",
        "The same in the paper's looser accounting."]) }}
 {{ row(headings, "from belief", [report.attack.log_odds | number, theory,
        "The largest log-odds of any trial; grows with their number." ~
@@ -247,9 +247,9 @@ claimed guarantee does not hold.</p>
 {% set headings = ("Lower bounds at " ~ confidence ~ " confidence", "ε′ at least", "Theory",
                    "Remark") %}
 {% call grid(headings, page) %}
-{% for name, bound in report.empirical.lower_bounds.items() %}
-{% set leads = ", which leads" if name == report.empirical.leading else "" %}
-{% set compared = report.here.limit.epsilon < infinite and not bound.reason %}
+{% for name, bound in details.empirical.lower_bounds.items() %}
+{% set leads = ", which leads" if name == details.empirical.leading else "" %}
+{% set compared = report.row.allowed.epsilon < infinite and not bound.reason %}
 {% set remark = [facts.beside_theory(report, name), " "] if compared else [""] %}
 {% set method = "Method: " ~ bound.method ~ ". " if bound.method else "" %}
 {% set assumes = "Assumes: " ~ bound.assumes ~ ". " if bound.assumes else "" %}
@@ -262,23 +262,23 @@ claimed guarantee does not hold.</p>
 """
 
 MEMBERSHIP = """
-{% if report.membership_inference %}
+{% if details.membership_inference %}
 <p>Weaker attacks, for comparison: they see losses at the final model, and no sums. All except
 Yeom's two learn from one half of the trials and are measured on the other.</p>
 {% set headings = ("Attack", "Advantage", "True positives", "False positives", "AUC") %}
 {% call grid(headings, page) %}
-{% for name, attack in report.membership_inference.items() %}
+{% for name, attack in details.membership_inference.items() %}
 {% set advantage = attack.advantage | number ~ " " ~ attack.advantage_interval | ends %}
 {{ row(headings, facts.attack_name(name, client),
        [advantage, attack.tpr | percent, attack.fpr | percent, attack.area | number]) }}
 {% endfor %}
 {% endcall %}
 {% endif %}
-{% if report.membership_missing %}<p class="meta">{{ report.membership_missing }}</p>{% endif %}
+{% if details.membership_missing %}<p class="meta">{{ details.membership_missing }}</p>{% endif %}
 """
 
 PREDICTION = """
-{% set predicted, alike = report.prediction, report.prediction.deterministic %}
+{% set predicted, alike = details.prediction, details.prediction.deterministic %}
 {% macro fitted(fit) %}
 {% if fit %}Kolmogorov–Smirnov distance {{ fit.statistic | number }}, p = {{ fit.p_value | number }}
 {%- else %}–{% endif %}
@@ -303,7 +303,7 @@ the signal-to-noise ratio if no step were sampled; Λ is a mixture
         report.attack.standard_error | number) }}
 {{ fact("It agrees with the prediction",
         {true: "yes", false: "no"}.get(report.attack.near_prediction, "cannot tell")) }}
-{% set counts = report.empirical %}
+{% set counts = details.empirical %}
 {{ fact("Trials won, lost, tied", [counts.wins, counts.losses, counts.ties] | plain) }}
 {{ fact("Fit on D", fitted(predicted.fit.world_d)) }}
 {{ fact("Fit on D′", fitted(predicted.fit.world_d_prime)) }}
@@ -311,7 +311,7 @@ the signal-to-noise ratio if no step were sampled; Λ is a mixture
 """
 
 RESIDUALS = """
-{% set found = report.residuals %}
+{% set found = details.residuals %}
 {% set noise, rounds = found.noise, found.noise.by_step | reject("none") | list %}
 <p>{{ residuals_mean }}</p>
 <dl>
@@ -345,26 +345,26 @@ RESIDUALS = """
 """
 
 SETTINGS = """
-{% set sizes = report.data.client_sizes %}
+{% set sizes = details.data.client_sizes %}
 <dl>
-{{ fact("Data", report.data.name ~ ", " ~ report.data.records ~ " records") }}
+{{ fact("Data", details.data.name ~ ", " ~ details.data.records ~ " records") }}
 {{ fact("Records of each client",
         sizes | min ~ " to " ~ sizes | max ~ ", median " ~ "%g" % median(sizes)) }}
-{{ fact("Label skew", report.data.mean_label_skew | plain) }}
-{{ fact("Network", report.config["model.name"] | plain ~ ", " ~ report.parameters ~
+{{ fact("Label skew", details.data.mean_label_skew | plain) }}
+{{ fact("Network", details.config["model.name"] | plain ~ ", " ~ details.parameters ~
         " parameters") }}
 {{ fact("Noise multiplier",
         mechanism.noise_multiplier | number ~ ", " ~ mechanism.steps ~ " steps") }}
 {{ fact("Sensitivity", mechanism.sensitivity) }}
-{{ fact("Runtime", report.runtime ~ ", " ~ report.device ~ ", " ~ report.precision) }}
+{{ fact("Runtime", details.runtime ~ ", " ~ details.device ~ ", " ~ details.precision) }}
 {{ fact("Versions", report.versions | plain) }}
 {% if mechanism.rounding %}
 {{ fact("Rounded messages", "grid of " ~ mechanism.rounding.step | number ~ ", " ~
         mechanism.rounding.bits ~ " bits, coordinates up to " ~ mechanism.rounding.limit | number ~
         ", secure aggregation: " ~ mechanism.rounding.secure_aggregation) }}
 {% endif %}
-{% if report.dropouts %}
-{% set missing = report.dropouts %}
+{% if details.dropouts %}
+{% set missing = details.dropouts %}
 {{ fact("Missing clients", missing.rounds_with_missing_clients ~ " rounds had missing clients; " ~
         missing.tolerated ~ " may be missing; fewest shares of noise: " ~ missing.fewest_shares ~
         "; noise multiplier: " ~ missing.effective_noise_multiplier | ends) }}
@@ -396,28 +396,30 @@ SECTIONS = (
     Section("Every observer in numbers", OBSERVERS),
     Section("Who is the target?", TARGET),
     Section("What the adversary believed", '{{ drawn("belief") }}', "'belief' in figures"),
-    Section("One-run audit", ONE_RUN, "report.one_run"),
-    Section("The crafted target", CRAFTED, "report.crafted"),
+    Section("One-run audit", ONE_RUN, "details.one_run"),
+    Section("The crafted target", CRAFTED, "details.crafted"),
     Section("What the model is worth", UTILITY),
     Section("How likely is re-identification?", RISKS),
     Section("Log-odds and sensitivity", OBSERVED, specialist=True),
-    Section("Measured trade-off curve", CURVES, "report.trade_offs", True),
+    Section("Measured trade-off curve", CURVES, "details.trade_offs", True),
     Section("Theory and the running budget", THEORY, specialist=True),
     Section("Empirical ε′", LOWER_BOUNDS, specialist=True),
     Section(
         "Membership inference",
         MEMBERSHIP,
-        "report.membership_inference or report.membership_missing",
+        "details.membership_inference or details.membership_missing",
         specialist=True,
     ),
     Section("Does the run agree with its own prediction?", PREDICTION, specialist=True),
-    Section("Is the residual pure noise?", RESIDUALS, "report.residuals", True),
+    Section("Is the residual pure noise?", RESIDUALS, "details.residuals", True),
     Section("Settings", SETTINGS, specialist=True),
 )
 """In the order of the page; sections for specialists stand in a folded part behind the others."""
 
 KNOWN: Mapping[str, Any] = {
     "observers": observers,
+    "named": every_audit.named,
+    "mark": every_audit.mark,
     "facts": facts,
     "target": target,
     "wording": wording,
@@ -431,7 +433,6 @@ KNOWN: Mapping[str, Any] = {
     "replacements": {"record": "another record", "gradient": "its opposite"},
     "residuals_mean": RESIDUALS_MEAN,
     "unclipped": UNCLIPPED,
-    "played": PLAYED,
     "canary_bounds": CANARY_BOUNDS,
     "crafted_bounds": CRAFTED_BOUNDS,
 }
@@ -440,26 +441,28 @@ adversaries know all that the bounds assume."""
 
 
 def parts(
-    report: Report,
+    report: RunReport,
     figures: Figures,
     shown: target.Shown | None = None,
     sections: Sequence[Section] = SECTIONS,
 ) -> list[Part]:
     """Return the sections that a run has, those for specialists folded in the last part."""
-    rows = observers.shown(report)
+    rows, details = every_audit.shown(report), report.details
     values = dict(KNOWN) | {
         "report": report,
+        "details": details,
+        "accounted": accounted(report),
         "figures": figures,
         "shown": shown,
         "rows": rows,
-        "mechanism": report.mechanism,
+        "mechanism": details.mechanism,
         "client": facts.is_client(report),
         "clipped": facts.is_clipped(report),
         "sampled": facts.is_sampled(report),
-        "replaced": report.neighbouring == "replace",
+        "replaced": details.neighbouring == "replace",
         "confidence": facts.confidence_of(report).strip(),
-        "risk_sentence": risks.sentence({observers.WHO[r.observer]: r.limit.risks for r in rows}),
-        "risk_table": risks.table({observers.NAMES[r.observer]: r.limit.risks for r in rows}),
+        "risk_sentence": risks.sentence({observers.WHO[r.observer]: r.allowed.risks for r in rows}),
+        "risk_table": risks.table({every_audit.named(r.observer): r.allowed.risks for r in rows}),
     }
     made = [(section, _blocks(section, values)) for section in sections if _has(section, values)]
     open_ = [Part(section.title, blocks) for section, blocks in made if not section.specialist]
@@ -474,6 +477,6 @@ def _has(section: Section, values: Mapping[str, Any]) -> bool:
 def _blocks(section: Section, values: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = [Html(section.template, values, values["figures"])]
     if section.template is TARGET and values["shown"] is not None:
-        name = f"Record {values['report'].challenge.record}"
+        name = f"Record {values['report'].details.challenge.record}"
         blocks.append(target.record(values["shown"], name, "The data are public."))
     return blocks

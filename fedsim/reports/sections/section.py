@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from adversaries.registry import titled
-from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
+from fedsim.audits.run.guarantee import PLAYED
+from fedsim.audits.run.report import RunReport
 from fedsim.learning.training.criterion import AUC, BALANCED, judge
 from fedsim.reports.document import worth
 from fedsim.reports.document.blocks import Mark
@@ -20,30 +21,26 @@ TITLES = {
 }
 
 
-def is_client(report: Report) -> bool:
+def is_client(report: RunReport) -> bool:
     return report.unit == "client"
 
 
-def is_clipped(report: Report) -> bool:
-    return report.mechanism.clipping
+def is_clipped(report: RunReport) -> bool:
+    return report.details.mechanism.clipping
 
 
-def is_sampled(report: Report) -> bool:
+def is_sampled(report: RunReport) -> bool:
     """Return whether a record joins a round only with a probability below 1."""
-    return report.mechanism.sampling_rate < 1
+    return report.details.mechanism.sampling_rate < 1
 
 
-def takes_local_steps(report: Report) -> bool:
-    return report.mechanism.local_steps > 1
+def takes_local_steps(report: RunReport) -> bool:
+    return report.details.mechanism.local_steps > 1
 
 
-def is_alarming(report: Report) -> bool:
-    return bool(report.contradictions)
-
-
-def challenge_of(report: Report) -> str:
+def challenge_of(report: RunReport) -> str:
     """Return the target in words, such as "the target record"."""
-    challenge = report.challenge
+    challenge = report.details.challenge
     if is_client(report):
         return f"all {challenge.records} records of client {challenge.client}"
     what = "gradient" if challenge.kind == "gradient" else "record"
@@ -52,32 +49,28 @@ def challenge_of(report: Report) -> str:
     return f"{challenge.records} target {what}s"
 
 
-def clients_of(report: Report) -> str:
+def clients_of(report: RunReport) -> str:
     return "a client's data" if is_client(report) else "the record"
 
 
-def trials_of(report: Report) -> str:
-    return counted(report.trials, "trial")
+def trials_of(report: RunReport) -> str:
+    return counted(report.details.trials, "trial")
 
 
-def confidence_of(report: Report) -> str:
+def confidence_of(report: RunReport) -> str:
     """Return the confidence of every interval as the start of a phrase, such as "95% "."""
-    return f"{100 * report.attack.confidence:g}% "
+    return f"{100 * report.confidence:g}% "
 
 
-def at_delta(delta: float) -> str:
-    return f"at δ = {plain(delta)}"
-
-
-def is_scored(report: Report) -> bool:
+def is_scored(report: RunReport) -> bool:
     """Return whether log-odds are the score of an attack that counts draws, of unknown law."""
-    return report.prediction.method == "none"
+    return report.details.prediction.method == "none"
 
 
 SCORED = "the belief is the score of an attack; ρβ does not limit such a score."
 
 
-def score_caution(report: Report) -> str:
+def score_caution(report: RunReport) -> str:
     if report.vantage == "released-model":
         return f" For the released model, {SCORED}"
     if takes_local_steps(report):
@@ -87,22 +80,22 @@ def score_caution(report: Report) -> str:
     return ""
 
 
-def released(report: Report) -> str:
-    total = report.released
-    if total is None or not report.mechanism.dp_guarantee:
+def released(report: RunReport) -> str:
+    total = report.details.released
+    if total is None or not report.details.mechanism.dp_guarantee:
         return ""
     of = "the one training"
     if total.trainings > 1:
         of = f"all {total.trainings} trainings together"
     return (
         f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} "
-        f"{at_delta(total.delta)} towards the {total.vantage.replace('-', ' ')}."
+        f"at δ = {plain(total.delta)} towards the {total.vantage.replace('-', ' ')}. {PLAYED}"
     )
 
 
-def worths_in_full(report: Report) -> str:
+def worths_in_full(report: RunReport) -> str:
     """Return the criterion before and after the training, and whether the model has learnt."""
-    utility, measured = report.utility, report.utility.measured
+    utility, measured = report.details.utility, report.details.utility.measured
     if not utility.accuracy.mean:
         return DASH
     judged = judge(measured)
@@ -116,9 +109,9 @@ def worths_in_full(report: Report) -> str:
     return f"{worth.leading(judged.name)} {worths} ({beside}). {warning}".strip()
 
 
-def model_in_short(report: Report) -> str:
+def model_in_short(report: RunReport) -> str:
     """Return the criterion beside a constant answer, and whether the model has learnt."""
-    measured = report.utility.measured
+    measured = report.details.utility.measured
     judged = judge(measured)
     texts = [f"{judged.name} {worth.as_text(judged.name, judged.value)}"]
     if measured.area_under_curve is not None and judged.name != AUC:
@@ -127,11 +120,11 @@ def model_in_short(report: Report) -> str:
     return f"{', '.join(texts)} ({worth.baseline(judged)}){learnt}"
 
 
-def beside_theory(report: Report, name: str) -> Mark:
+def beside_theory(report: RunReport, name: str) -> Mark:
     """Return how a lower bound on epsilon stands to the limit; `name`: of bound and alarm."""
-    if name in report.contradictions:
+    if any(each.breaks and each.rule == name for each in report.findings):
         return Mark("alarm", "Above theory")
-    if report.empirical.lower_bounds[name].epsilon > report.here.limit.epsilon:
+    if report.details.empirical.lower_bounds[name].epsilon > report.row.allowed.epsilon:
         return Mark("caution", "Above theory, within chance")
     return Mark("good", "Consistent")
 

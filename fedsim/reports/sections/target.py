@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fedsim.audits.results.report import Report
+from fedsim.audits.run.report import RunReport
 from fedsim.reports.document.blocks import Html, Mark
 from fedsim.reports.sections.section import is_client
 
@@ -46,9 +46,9 @@ alt="{{ name }}, a picture labelled {{ record.label }}, {{ shape[0] }} by {{ sha
 """
 
 
-def who(report: Report) -> str:
+def who(report: RunReport) -> str:
     """Return who or what the target is, in a sentence."""
-    challenge = report.challenge
+    challenge = report.details.challenge
     if challenge.kind != "record":
         return CRAFTED
     how = CHOSEN[challenge.choice].format(challenge.measure)

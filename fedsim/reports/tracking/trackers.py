@@ -228,20 +228,21 @@ def headline(directory: RunDirectory) -> tuple[Numbers, int]:
     """Return the final numbers of a finished run, from its report or its public card."""
     if directory.config.run.job == "training":
         return _of_card(directory)
-    from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
+    from fedsim.audits.run import report as results  # noqa: PLC0415  (slow to import)
 
     report = results.read(directory)
-    measured, quality = report.attack, report.utility.measured
+    accounted = results.accounted(report)
+    measured, quality = report.attack, report.details.utility.measured
     numbers = _advantage(measured.advantage, measured.interval) | {
-        "advantage_predicted": report.prediction.advantage,
-        "rho_alpha": report.here.limit.rho_alpha,
-        "rho_beta": report.accounted.rho_beta,
-        "epsilon": report.accounted.epsilon,
+        "advantage_predicted": report.details.prediction.advantage,
+        "rho_alpha": report.row.allowed.rho_alpha,
+        "rho_beta": accounted.rho_beta,
+        "epsilon": accounted.epsilon,
         "epsilon_at_least": measured.epsilon_at_least,
         "balanced_accuracy": quality.balanced_accuracy,
         "area_under_curve": quality.area_under_curve,
     }
-    return {f"report/{name}": value for name, value in numbers.items()}, report.trials
+    return {f"report/{name}": value for name, value in numbers.items()}, report.details.trials
 
 
 def _of_card(directory: RunDirectory) -> tuple[Numbers, int]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from adversaries.bounds import sample_size
 from adversaries.errors import InputError
-from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
+from fedsim.audits.run import report as results
 from fedsim.common import reading
 from fedsim.configuration import Config
 from fedsim.configuration import files as configuration_files
@@ -194,7 +194,7 @@ def _precision(source: Path | None, subject: _Subject, vantage: Vantage, halfwid
     advantage: float | None = identifiability.rho_alpha(subject.training.towards(vantage))
     origin = "the largest that the noise allows"
     if source is not None and source.is_dir():
-        advantage = results.read(RunDirectory.open(source)).prediction.advantage
+        advantage = results.read(RunDirectory.open(source)).details.prediction.advantage
         origin = "the run's own prediction"
     if advantage is None:
         raise InputError(f"halfwidth: '{source}' predicts no advantage; give its configuration")

@@ -476,14 +476,17 @@ def test_the_report_names_the_client_and_its_data(small, tmp_path):
     report = directory.read_json("report.json")
     size = int((federation.load(config).client_of == 1).sum())
     assert report["unit"] == "client"
-    assert (report["challenge"]["client"], report["challenge"]["records"]) == (1, size)
-    assert report["challenge"]["record"] is None
-    assert report["empirical"]["sensitivity_bound"] == 1.0
+    assert (
+        report["details"]["challenge"]["client"],
+        report["details"]["challenge"]["records"],
+    ) == (1, size)
+    assert report["details"]["challenge"]["record"] is None
+    assert report["details"]["empirical"]["sensitivity_bound"] == 1.0
     page = " ".join(unescape(directory.path.joinpath("report.html").read_text()).split())
     assert "tell whether one client's data were used" in page
     assert f"with all {size} records of client 1 or on D′, where the client has no records" in page
-    assert report["config"]["training.local-epochs"] == 2
-    assert report["config"]["training.batch-size"] == 3
+    assert report["details"]["config"]["training.local-epochs"] == 2
+    assert report["details"]["config"]["training.batch-size"] == 3
     assert "a client's data would have spent" in page
     assert "replace neighbours at noise multiplier 0.750" in page
     assert "about the target record" not in page

@@ -251,7 +251,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(small, tmp_p
     assert len(rows) == plan.rounds
     worst = spending.describe(limited, nominal, rows).towards(vantage)
     assert PLD.epsilon(worst, limited.privacy.delta) == pytest.approx(spent(plan.rounds))
-    said = json.loads(directory.path.joinpath("report.json").read_text())["budget"]
+    said = json.loads(directory.path.joinpath("report.json").read_text())["details"]["budget"]
     assert said["rounds_run"] == plan.rounds
 
 

@@ -196,7 +196,7 @@ def test_the_report_has_what_the_canaries_prove(small, tmp_path):
     config = small(_planted("mislabelled") | {"trials.batch": 4})
     directory = run_with_auditor(config, tmp_path)
     found = directory.read_arrays("transcript.npz")
-    report = directory.read_json("report.json")["one_run"]
+    report = directory.read_json("report.json")["details"]["one_run"]
     assert report["count"] == COUNT
     assert report["included"] == found["canaries_included"][0].sum()
     assert report["claimed_epsilon"] == pytest.approx(report["canary_epsilon"], rel=1e-3)

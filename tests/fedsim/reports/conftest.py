@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from fedsim import client_app, server_app
-from fedsim.audits.results import report as results
-from fedsim.audits.results.report import Report
+from fedsim.audits.run import report as results
+from fedsim.audits.run.report import RunReport
 from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -71,7 +71,7 @@ KINDS = {
 class Written:
     """What a run wrote: report.json, transcript.npz."""
 
-    report: Report
+    report: RunReport
     transcript: Arrays
 
 

@@ -13,14 +13,14 @@ from fedsim.reports import comparison
 from fedsim.reports.document import terminal
 from fedsim.reports.document.html import fragment
 from fedsim.reports.document.wording import percent
-from fedsim.reports.sections.observers import mark
+from fedsim.reports.sections.every_audit import mark
 
 
 @pytest.fixture(scope="session")
 def of(written):
     """Return a function that makes the report of a run under a trust, measured at two vantages."""
     report = written("central").report
-    found = report.here
+    found = report.row
     assert found.predicted is not None
     predicted = replace(found.predicted, advantage=0.2)
     limit = replace(found.limit, noise_multiplier=4.0, epsilon=1.5, rho_alpha=0.25)
@@ -40,9 +40,14 @@ def of(written):
     }
 
     def make(trust):
-        return replace(report, name="vantages", trust=trust, rows=rows)
+        details = replace(report.details, trust=trust)
+        return replace(report, name="vantages", rows=rows, details=details)
 
     return make
+
+
+def _with(report, **details):
+    return replace(report, details=replace(report.details, **details))
 
 
 def _side_by_side(reports):
@@ -90,8 +95,11 @@ def test_privacy_stands_beside_what_it_costs(of):
     rows = _side_by_side([report])
     row = next(row for row in rows if row["vantage"] == "participant")
     limit = report.rows["participant"].limit
-    assert (row["criterion"], row["value"]) == ("accuracy", report.utility.accuracy.mean[-1])
-    assert (row["tail_limit"], row["delta"]) == (limit.exceeded, report.bounds.delta)
+    assert (row["criterion"], row["value"]) == (
+        "accuracy",
+        report.details.utility.accuracy.mean[-1],
+    )
+    assert (row["tail_limit"], row["delta"]) == (limit.exceeded, report.delta)
     shown = " ".join(_shown([report]).split())
     page = fragment(comparison.blocks(rows))
     for words in (shown, page):
@@ -102,7 +110,7 @@ def test_privacy_stands_beside_what_it_costs(of):
 
 def test_eighty_characters_show_every_number_and_verdict(of):
     reports = [
-        replace(of(trust), name=f"digits-{trust}", colluding=3)
+        replace(_with(of(trust), colluding=3), name=f"digits-{trust}")
         for trust in ("central", "distributed")
     ]
     shown = _shown(reports, 80)
@@ -121,7 +129,7 @@ def test_runs_of_one_name_are_told_apart_by_their_directories(of):
 
 def test_each_row_has_its_confidence_where_runs_differ(of):
     other = of("central")
-    here = other.here
+    here = other.row
     half = replace(here, attack=replace(other.attack, confidence=0.5))
     other = replace(other, rows=other.rows | {"participant": half})
     shown = " ".join(_shown([of("central"), other]).split())
@@ -142,7 +150,7 @@ def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of):
     everything = ReleasedTogether(
         **released, rounds=60, rho_beta=1.0, epsilon_of_one_training=2.0, vantages={}
     )
-    real = replace(of("local"), released=everything)
+    real = _with(of("local"), released=everything)
     rows = _side_by_side([of("central"), real])
     assert [row["released"] for row in rows] == [None] * 3 + [released] * 3
     shown = " ".join(_shown([of("central"), real]).split())
@@ -156,8 +164,10 @@ def test_uneven_classes_are_compared_by_their_criterion(written):
     report = written("central").report
 
     def ranking(area):
-        measured = replace(report.utility.measured, of_class=(90, 10), area_under_curve=area)
-        return replace(report, utility=replace(report.utility, measured=measured))
+        measured = replace(
+            report.details.utility.measured, of_class=(90, 10), area_under_curve=area
+        )
+        return _with(report, utility=replace(report.details.utility, measured=measured))
 
     rows = _side_by_side([ranking(0.7), ranking(0.75)])
     assert {(row["criterion"], row["value"]) for row in rows} == {("AUC", 0.7), ("AUC", 0.75)}

@@ -1,6 +1,7 @@
 """The page and the summary of real runs: what each kind says of itself, and what it draws."""
 
 import re
+from copy import deepcopy
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import get_args
@@ -9,17 +10,19 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.audits.results.report import decode, encode
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.results.verdicts import State
+from fedsim.audits.run.report import accounted, decode
 from fedsim.configuration import Config, from_run_config, to_run_config
 from fedsim.reports.document import terminal
 from fedsim.reports.document.blocks import Figure, Html
 from fedsim.reports.document.html import fragment
 from fedsim.reports.document.wording import number, percent
 from fedsim.reports.page import Pictures, render_html, write_figures
-from fedsim.reports.sections import first, observers
+from fedsim.reports.sections import every_audit, first, observers
 from fedsim.reports.sections.first import About
 from fedsim.studies.choose import rule
+from tests.findings import doubts
 
 from .conftest import KINDS, SIZE
 
@@ -82,13 +85,17 @@ def shown(report, width=140, verbose=False):
 
 def changed(report, path, value):
     """A copy of the report with the value at one dotted path replaced."""
-    values = encode(report)
+    values = deepcopy(report.report)
     *parents, last = path.split(".")
     table = values
     for parent in parents:
         table = table[parent]
     table[last] = value
     return decode(values)
+
+
+def _with(report, **details):
+    return replace(report, details=replace(report.details, **details))
 
 
 @pytest.fixture
@@ -124,12 +131,12 @@ def test_every_kind_of_run_has_a_page_and_a_summary_without_gaps(kind, written):
     text, terminal = words_of(report), shown(report, verbose=True)
     for words in (text, terminal):
         assert not re.findall(r"\bnan\b|None(?!:| was computed)|\{\}|\[\]", words)
-    for warning in report.warnings:
+    for warning in doubts(report):
         assert warning in text
         assert text.index(warning) < text.index("Who is the target?")
     assert len(shown(report, width=80).splitlines()) <= 19, kind  # and the report's path
-    assert report.mechanism.dp_guarantee == ("DP guarantee for everything released" in text)
-    assert report.mechanism.dp_guarantee or "protects no one" in text or "no DP" in text
+    assert report.details.mechanism.dp_guarantee == ("DP guarantee for everything released" in text)
+    assert report.details.mechanism.dp_guarantee or "protects no one" in text or "no DP" in text
 
 
 FIGURES = {"belief", "log-odds", "sensitivity", "utility"}
@@ -179,7 +186,7 @@ def test_every_figure_has_a_text_alternative(html, report):
     assert drawn - bars == page.tags.count("figure") - 1 >= len(FIGURES)
     # What is seen, and the numbers behind it.
     assert re.search('aria-label="Belief, round by round. trained on D from [0-9.]+ to ', html)
-    assert 'aria-label="Server: Must be trusted; theory sets no limit"' in html
+    assert 'aria-label="Server: Must be trusted; theory sets no limit; not measured: ' in html
     assert html.count("The numbers behind this figure") == drawn - bars
 
 
@@ -191,7 +198,7 @@ def test_the_page_explains_its_verdicts_and_says_what_it_does_not_say(html, repo
     ):
         assert words in html
     for each in report.rows.values():
-        words = observers.state_words(report, each)
+        words = every_audit.state_words(report, each)
         assert f"<li>{words.text}: {words.means}.</li>" in html
 
 
@@ -202,12 +209,13 @@ def test_the_same_run_gives_the_same_page(written, drawn, html):
 def test_hostile_text_is_shown_and_never_obeyed(report):
     hostile = '<script>alert("x")</script>'
     for path in (
-        *("name", "created", "trust", "device", "data.name", "challenge.measure"),
-        *("bounds.accountant", "mechanism.dp_note", "versions.fedsim"),
-        *("rows.server.limit.note", "empirical.lower_bounds.clopper_pearson.method"),
+        *("name", "versions.fedsim", "rows.server.limit.note"),
+        *("details.created", "details.trust", "details.device", "details.data.name"),
+        *("details.challenge.measure", "details.bounds.accountant", "details.mechanism.dp_note"),
+        "details.empirical.lower_bounds.clopper_pearson.method",
     ):
         report = changed(report, path, hostile)
-    report = replace(report, warnings=[hostile])
+    report = replace(report, findings=[Finding(hostile, severity="caution")])
     html = render_html(report, Undrawn(report, {}))
     page = Page(html)
     assert "script" not in page.tags
@@ -237,13 +245,13 @@ def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, m
 
 
 def test_the_answer_says_who_was_right_how_often_and_what_theory_allows(report):
-    share = percent(report.empirical.wins / report.trials)
-    most = percent((1 + report.here.limit.rho_alpha) / 2)
+    share = percent(report.details.empirical.wins / report.details.trials)
+    most = percent((1 + report.row.limit.rho_alpha) / 2)
     ends = " to ".join(percent((1 + end) / 2) for end in report.attack.interval)
     assert (
         "Could an adversary tell whether one person's record was used? "
-        f"{report.trials} trials are too few to tell. A participant was right in {share} of them "
-        f"({ends}); guessing is right in 50%, and theory allows at most {most}."
+        f"{report.details.trials} trials are too few to tell. A participant was right in {share} "
+        f"of them ({ends}); guessing is right in 50%, and theory allows at most {most}."
     ) in words_of(report)
 
 
@@ -321,10 +329,10 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
             [
                 "∞ (gradients are not clipped: nothing bounds what one record can",
                 "No guarantee",
-                "Gradients are not clipped, so theory sets no limit.",
+                "Something that theory needs is missing, such as clipping or secret noise.",
             ],
         ),
-        ("one training", ["One training has no success rate", "no rate (one training)"]),
+        ("one training", ["One training has no success rate", "Cannot tell"]),
         (
             "few trials",
             ["used? 2 trials are too few to tell"],
@@ -362,20 +370,20 @@ def test_the_audited_observer_is_marked_and_all_have_a_line(written):
 
 
 def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(report):
-    leading = report.empirical.leading
-    limit = report.here.limit.epsilon
-    path = f"empirical.lower_bounds.{leading}"
+    leading = report.details.empirical.leading
+    limit = report.row.limit.epsilon
+    path = f"details.empirical.lower_bounds.{leading}"
     report = changed(report, f"{path}.epsilon", limit + 0.1)
     report = changed(report, f"{path}.reason", None)
     assert "Above theory, within chance" in words_of(report)
-    report = replace(report, contradictions={leading: "too much"})
+    report = replace(report, findings=[Finding("too much", rule=leading)], alarms=1)
     assert f"{limit + 0.1:.3f} {limit:.3f} Above theory." in words_of(report)
 
 
 def test_a_lower_bound_that_says_nothing_says_why(written):
     refused = [
         bound.reason
-        for bound in written("sampled").report.empirical.lower_bounds.values()
+        for bound in written("sampled").report.details.empirical.lower_bounds.values()
         if bound.reason
     ]
     assert refused
@@ -384,18 +392,18 @@ def test_a_lower_bound_that_says_nothing_says_why(written):
 
 
 def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report):
-    classic = number(report.empirical.epsilon.sensitivity)
+    classic = number(report.details.empirical.epsilon.sensitivity)
     assert f"from sensitivities, classic RDP {classic} –" in words_of(report)
-    same = changed(report, "bounds.accountant", "rdp-classic")
-    limit = number(report.accounted.epsilon)
+    same = changed(report, "details.bounds.accountant", "rdp-classic")
+    limit = number(accounted(report).epsilon)
     assert f"from sensitivities, classic RDP {classic} {limit}" in words_of(same)
 
 
 def test_every_number_that_was_measured_or_follows_from_theory_is_in_the_text(report):
     text = set(re.findall(r"[^\s;:,()]+", words_of(report)))
     elsewhere = re.compile("sensitivity|confidence|delta$|chance|detects")  # in captions, as given
-    values, here = encode(report), encode(report)["rows"][report.vantage]
-    tables = [values["empirical"], values["bounds"], values["prediction"]]
+    values, here = report.report, report.report["rows"][report.vantage]
+    tables = [values["details"][name] for name in ("empirical", "bounds", "prediction")]
     for table in [*tables, here["limit"], here["attack"]]:
         for name, value in table.items():
             if isinstance(value, float) and not elsewhere.match(name):
@@ -426,7 +434,7 @@ def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_fig
 
 
 def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(report):
-    withheld = replace(report, membership_inference={}, membership_missing="The clients protect")
+    withheld = _with(report, membership_inference={}, membership_missing="The clients protect")
     assert "Yeom: members are the records" in words_of(report)
     assert "Yeom: members are the records" not in words_of(withheld)
     assert "The clients protect" in words_of(withheld)
@@ -502,8 +510,9 @@ def _html(report):
 
 def test_a_contradicted_run_says_so_first_and_suggests_nothing_else(report):
     alarm = "The advantage is above its bound: it is at least 0.5. The noise is not as claimed."
-    rows = report.rows | {report.vantage: replace(report.here, standing="contradicted")}
-    wrong = replace(report, contradictions={"advantage": alarm}, alarms=1, rows=rows)
+    raised = Finding(alarm.removesuffix("."), rule="advantage")
+    rows = report.rows | {report.vantage: replace(report.row, standing="contradicted")}
+    wrong = replace(report, findings=[raised], alarms=1, rows=rows)
     text, terminal = words_of(wrong), shown(wrong, width=80)
     assert text.index("Contradicted. Do not rely on the limits below.") < text.index(alarm)
     assert terminal.splitlines()[2].startswith("ALARM: The advantage is above its bound")
@@ -516,22 +525,22 @@ def test_a_contradicted_run_says_so_first_and_suggests_nothing_else(report):
 
 def test_where_much_meets_the_rest_is_left_to_the_verbose_result(written):
     """Several alarms, cautions, and a worst-off client."""
-    alarms = {f"{i}": f"Number {i} is above its bound: it is at least 0.5. Look." for i in range(6)}
+    alarms = [Finding(f"Number {i} is above its bound. Look", rule=f"{i}") for i in range(6)]
     for kind in ("local", "distributed", "one run", "rehearsed without clipping"):
         report = written(kind).report
-        worst = replace(report.here.limit.largest, rho_alpha=0.99)
+        worst = replace(report.row.limit.largest, rho_alpha=0.99)
         rows = {
             name: replace(row, limit=replace(row.limit, worst=worst))
             for name, row in report.rows.items()
         }
-        wrong = replace(report, contradictions=alarms, alarms=6, rows=rows)
+        wrong = replace(report, findings=alarms, alarms=6, rows=rows)
         lines = shown(wrong, width=80).splitlines()
         assert len(lines) <= 19, kind
         assert lines[2].startswith("ALARM: Number 0")
         ending = r"6 alarms, (\d|nothing) to decide\. More: add -v\. *"
         assert re.fullmatch(ending, lines[-1])
         everything = " ".join(shown(wrong, verbose=True).split())
-        assert all(text in everything for text in alarms.values())
+        assert all(each.sentence in everything for each in alarms)
         assert "More:" not in everything
 
 
@@ -540,7 +549,7 @@ def test_every_epsilon_stands_whole_on_a_narrow_terminal(kind, written):
     report = written(kind).report
     words = shown(report, width=60, verbose=True).split()
     for row in report.rows.values():
-        assert observers.epsilon(row) in words
+        assert every_audit.epsilon(row) in words
 
 
 # The rows
@@ -550,8 +559,8 @@ def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
     for kind in ("central", "local", "server", "unclipped", "one training"):
         report = written(kind).report
         states = [
-            (observers.NAMES[row.observer], observers.mark(report, row).text)
-            for row in observers.shown(report)
+            (every_audit.named(row.observer), every_audit.mark(report, row).text)
+            for row in every_audit.shown(report)
         ]
         text, terminal = words_of(report), shown(report)
         places = [text.index(f"{name.capitalize()} {state}.") for name, state in states]
@@ -584,24 +593,13 @@ def test_a_lower_bound_has_its_condition(written):
     """A bound that assumes Gaussian noise is no proof about other noise."""
     for kind in ("central", "sampled", "one run"):
         report = written(kind).report
-        for name, bound in report.empirical.lower_bounds.items():
+        for name, bound in report.details.empirical.lower_bounds.items():
             # A rate can be counted without knowing the noise.
             counted = not re.search("normal|Gaussian|mechanism|exact", bound.assumes)
             assert bool(observers.condition(name)) == (bool(bound.assumes) and not counted)
         proven, condition = report.attack.epsilon_at_least, observers.CONDITIONS
         said = f"{number(proven)}{condition.get(report.attack.estimator, '')}"
         assert (said.replace("if", " if", 1) in words_of(report)) == (proven > 0)
-
-
-def test_an_audit_that_measures_the_noise_says_so_and_one_that_counts_does_not(written):
-    report = written("central").report
-    found = replace(report.here, detects=0.9991)
-    assert report.residuals is not None
-    assert (
-        "measures the noise itself: it would detect, with 95% probability, if more than 0.1%"
-        in (observers.power(report, found))
-    )
-    assert "itself" not in observers.power(replace(report, residuals=None), found)
 
 
 def test_only_what_lies_below_its_limit_is_good(written):
@@ -611,7 +609,7 @@ def test_only_what_lies_below_its_limit_is_good(written):
             for state in get_args(State):
                 if found.attack is None and state in ("below", "agrees"):
                     continue
-                mark = observers.mark(report, replace(found, standing=state))
+                mark = every_audit.mark(report, replace(found, standing=state))
                 assert (mark.kind == "good") == (state == "below")
 
 
@@ -633,9 +631,9 @@ def test_sampling_alone_limits_a_server_that_no_noise_hides_a_record_from(writte
 
 def test_right_answers_count_a_tie_as_half(report):
     attack = replace(report.attack, advantage=0.075)
-    rows = report.rows | {report.vantage: replace(report.here, attack=attack)}
-    counts = replace(report.empirical, wins=15, ties=180)
-    tied = replace(report, empirical=counts, rows=rows)
+    rows = report.rows | {report.vantage: replace(report.row, attack=attack)}
+    counts = replace(report.details.empirical, wins=15, ties=180)
+    tied = replace(_with(report, empirical=counts), rows=rows)
     assert "was right in 53.8% of" in first.answer(tied)
     assert "53.8% (" in shown(tied)
 
@@ -643,19 +641,23 @@ def test_right_answers_count_a_tie_as_half(report):
 def test_a_model_is_judged_by_the_criterion_of_its_task(report):
     """Uneven classes lead with AUC; what does no better than a constant answer is said so."""
     uneven = replace(
-        report.utility.measured, records=1000, majority=0.82, of_class=(820, 180), accuracy=0.82
+        report.details.utility.measured,
+        records=1000,
+        majority=0.82,
+        of_class=(820, 180),
+        accuracy=0.82,
     )
     for area, learnt, words in (
         (0.645, True, "AUC 0.645 (a constant answer has 0.500, accuracy 82.0%, majority"),
         (0.51, False, "its AUC is 0.510 (0.464 to 0.556 at 95%), and a constant answer reaches"),
     ):
         measured = replace(uneven, area_under_curve=area)
-        changed = replace(report, utility=replace(report.utility, measured=measured))
+        changed = _with(report, utility=replace(report.details.utility, measured=measured))
         assert words in words_of(changed)
         assert ("not shown to have learnt" in words_of(changed)) == (not learnt)
 
 
 def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
-    measured = replace(report.utility.measured, majority=0.37124999, accuracy=0.37124999)
-    at_baseline = replace(report, utility=replace(report.utility, measured=measured))
+    measured = replace(report.details.utility.measured, majority=0.37124999, accuracy=0.37124999)
+    at_baseline = _with(report, utility=replace(report.details.utility, measured=measured))
     assert "not shown to have learnt" in words_of(at_baseline)

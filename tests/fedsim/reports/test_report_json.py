@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.audits.results import report as results
-from fedsim.audits.results.report import decode, encode, schema
+from fedsim.audits.judgement import report as document
+from fedsim.audits.run import report as results
+from fedsim.audits.run.report import RunDetails, accounted, decode
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.kinds import schema as kinds
 from tests.console import exit_of
@@ -23,25 +24,28 @@ from .conftest import KINDS
 @cache
 def _validator():
     """Return what checks a report; one test checks the schema itself, which takes longer."""
-    return jsonschema.Draft202012Validator(schema())
+    return jsonschema.Draft202012Validator(document.schema(RunDetails))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_report_follows_the_schema_and_comes_back_as_it_was(kind, written):
     report = written(kind).report
-    values = json.loads(json.dumps(encode(report), allow_nan=False))
+    values = json.loads(json.dumps(report.report, allow_nan=False))
     _validator().validate(values)
     assert decode(values) == report
 
 
 def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written):
     report = written("server").report
-    assert report.accounted.epsilon == report.mechanism.mu == math.inf
-    values = encode(report)
-    assert values["rows"]["server"]["limit"]["epsilon"] == values["mechanism"]["mu"] == "Infinity"
-    nobody = replace(report, bounds=replace(report.bounds, delta=math.nan))
+    assert accounted(report).epsilon == report.details.mechanism.mu == math.inf
+    values = report.report
+    assert (
+        values["rows"]["server"]["limit"]["epsilon"]
+        == values["details"]["mechanism"]["mu"]
+        == "Infinity"
+    )
     with pytest.raises(ValueError, match="is NaN"):
-        encode(nobody)
+        _ = replace(report, delta=math.nan).report
 
 
 def _without(values):
@@ -49,11 +53,11 @@ def _without(values):
 
 
 def _another(values):
-    values["bounds"]["rho_gamma"] = 0.5
+    values["details"]["bounds"]["rho_gamma"] = 0.5
 
 
 def _word(values):
-    values["bounds"]["delta"] = "large"
+    values["delta"] = "large"
 
 
 def _number(values):
@@ -62,15 +66,37 @@ def _number(values):
 
 DAMAGE = {
     "it has no 'rows.server.limit.rho_alpha'": _without,
-    "it has 'bounds.rho_gamma', which no report has": _another,
-    "its 'bounds.delta' is 'large'": _word,
+    "it has 'details.bounds.rho_gamma', which no report has": _another,
+    "its 'delta' is 'large'": _word,
     "its 'name' is 7": _number,
 }
 
 
+def _without_limit(values):
+    values["rows"]["server"]["limit"] = None
+
+
+def _of_nobody(values):
+    values["vantage"] = "nobody"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "damage"),
+    [
+        ("its 'rows.server.limit' is None", _without_limit),
+        ("it has no 'rows.nobody'", _of_nobody),
+    ],
+)
+def test_a_run_whose_rows_say_too_little_is_refused(complaint, damage, written):
+    values = json.loads(json.dumps(written("central").report.report))
+    damage(values)
+    with pytest.raises(ValueError, match=complaint):
+        decode(values)
+
+
 @pytest.mark.parametrize("complaint", DAMAGE)
 def test_a_report_that_was_changed_by_hand_is_refused(complaint, written):
-    values = encode(written("central").report)
+    values = json.loads(json.dumps(written("central").report.report))
     DAMAGE[complaint](values)
     with pytest.raises(jsonschema.ValidationError):
         _validator().validate(values)
@@ -83,12 +109,20 @@ MANY = {str(number): {} for number in range(30_000)}
 
 @pytest.mark.parametrize(
     "hostile",
-    [{"warnings": [{}] * 30_000}, {"config": MANY}, {"rows": MANY}, {"data": MANY}, MANY],
+    [
+        {"findings": [{}] * 30_000},
+        {"details": {"config": MANY}},
+        {"rows": MANY},
+        {"details": {"data": MANY}},
+        MANY,
+    ],
     ids=["list", "words", "rows", "a part", "all"],
 )
 def test_a_report_of_wrong_entries_takes_little_memory(hostile, written):
     """In a process of its own: pydantic's errors are not in Python's memory."""
-    both = [encode(written("central").report) | hostile, hostile]
+    values = written("central").report.report
+    details = {"details": values["details"] | hostile.get("details", {})}
+    both = [values | hostile | details, hostile]
     read = subprocess.run(
         [sys.executable, "-c", READ],
         input=json.dumps(both),
@@ -102,7 +136,7 @@ def test_a_report_of_wrong_entries_takes_little_memory(hostile, written):
 
 READ = """
 import json, resource, sys
-from fedsim.audits.results.report import decode
+from fedsim.audits.run.report import decode
 
 most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 try:
@@ -122,11 +156,11 @@ if refused == 2:
 
 
 def test_a_damaged_report_is_one_line_and_status_2(written, small, tmp_path, capsys):
-    values = encode(written("central").report)
+    values = json.loads(json.dumps(written("central").report.report))
     _word(values)
     directory = RunDirectory.create(tmp_path / "run", small({}))
     directory.write_json("report.json", values)
-    with pytest.raises(InputError, match=r"is damaged \(its 'bounds.delta' is 'large'\)"):
+    with pytest.raises(InputError, match=r"is damaged \(its 'delta' is 'large'\)"):
         results.read(directory)
     assert exit_of("report", str(directory.path), str(directory.path)) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
@@ -135,4 +169,4 @@ def test_a_damaged_report_is_one_line_and_status_2(written, small, tmp_path, cap
 def test_the_command_prints_the_schema_alone(capsys):
     assert exit_of("report", "--schema") == 0
     assert json.loads(capsys.readouterr().out) == kinds.schema()
-    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.Draft202012Validator.check_schema(document.schema(RunDetails))

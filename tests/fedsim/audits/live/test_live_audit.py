@@ -7,7 +7,7 @@ from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.results import report as results
+from fedsim.audits.run import report as results
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -83,9 +83,9 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     audit = LiveAudit()
     replayed(audit, recorded.rounds)
     report = results.read(directory)
-    one, everything = report.accounted.epsilon, report.released.epsilon
-    assert one == PLD.epsilon(Mechanism.alike(report.mechanism.noise_multiplier, 5), delta)
-    assert report.released.rounds == 8 * 3 + batch * 2
+    one, everything = results.accounted(report).epsilon, report.details.released.epsilon
+    assert one == PLD.epsilon(Mechanism.alike(report.details.mechanism.noise_multiplier, 5), delta)
+    assert report.details.released.rounds == 8 * 3 + batch * 2
     heard = live_report.assemble(audit, recorded.facts, 0.95).report
     assert heard["rows"]["auditor"]["limit"]["epsilon"] == pytest.approx(one, rel=1e-12)
     assert heard["details"]["released_epsilon"] == pytest.approx(everything, rel=1e-12)

@@ -17,7 +17,7 @@ from fedsim.audits.measurements.membership_audit import (
     of_shadows,
     why_none,
 )
-from fedsim.audits.results import report as results
+from fedsim.audits.run import report as results
 from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -119,7 +119,7 @@ def test_a_run_records_the_challenges_loss_at_the_final_model(mode, small, tmp_p
     seen = observations(transcript)
     assert seen is not None
     report = results.read(directory)
-    assert {"yeom", "yeom-challenge", "lira", "rmia"} <= set(report.membership_inference)
+    assert {"yeom", "yeom-challenge", "lira", "rmia"} <= set(report.details.membership_inference)
     assert "LiRA, online" in (directory.path / "report.html").read_text()
 
 

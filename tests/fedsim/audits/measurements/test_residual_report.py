@@ -9,9 +9,9 @@ import pytest
 from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import residual_report
-from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
+from fedsim.audits.run import report as results
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -43,9 +43,9 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, 
     config = small({"privacy.neighbouring": neighbouring, "trials.count": 4})
     report, seen = _run(config, tmp_path / "run")
     signs = np.where(seen["worlds"], 1, -1)
-    before = np.zeros((4, report.parameters))
+    before = np.zeros((4, report.details.parameters))
     for step in range(3):
-        noise = gaussian_noise(0, range(4), step + 1, SERVER, report.parameters)
+        noise = gaussian_noise(0, range(4), step + 1, SERVER, report.details.parameters)
         ratio = seen["sensitivities"][:, step] / seen["noise_stds"][:, step]
         odds = np.diff(seen["log_odds"], axis=1, prepend=0)[:, step]
         along = odds / ratio - signs * ratio / 2
@@ -56,10 +56,10 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, 
             repeated = (noise * before).sum(1) / np.linalg.norm(before, axis=1)
             np.testing.assert_allclose(seen["residual_repeats"][:, step], repeated, atol=0.5)
         before += noise
-    assert (seen["residual_freedoms"] == report.parameters - 1).all()
-    assert report.residuals.sampling is None
-    assert report.residuals.noise.degrees_of_freedom == 12 * 649
-    ends = report.residuals.noise.interval
+    assert (seen["residual_freedoms"] == report.details.parameters - 1).all()
+    assert report.details.residuals.sampling is None
+    assert report.details.residuals.noise.degrees_of_freedom == 12 * 649
+    ends = report.details.residuals.noise.interval
     sure = residual_report.report(config, seen, 0.99)
     assert sure is not None
     assert sure.confidence == 0.99
@@ -75,21 +75,21 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, 
 )
 def test_without_residuals_nothing_is_said_of_them(changes, small, tmp_path):
     report, _ = _run(small({"trials.count": 4, "training.rounds": 2} | changes), tmp_path / "run")
-    assert report.residuals is None
-    assert residual_report.checks(report.residuals) == {}
+    assert report.details.residuals is None
+    assert residual_report.checks(report.details.residuals) == {}
 
 
 @pytest.mark.slow
 def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(small, tmp_path):
     config = small({"training.sampling-rate": 0.3})
     report, seen = _run(config, tmp_path / "run")
-    sampling = report.residuals.sampling
+    sampling = report.details.residuals.sampling
     assert sampling.batches == 24
     assert sampling.rate == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
     assert sampling.p_value > 1e-3
     told = dict(re.findall(r"<dt[^>]*>(.*?)</dt><dd>(.*?)</dd>", _page(report)))
     noise = told["Noise, divided by the claimed noise"]
-    assert f"p = {number(report.residuals.noise.p_value)}" in noise
+    assert f"p = {number(report.details.residuals.noise.p_value)}" in noise
     assert "from 24 batches" in told["Variance of batch sizes, divided by the binomial variance"]
     assert "Is the residual pure noise?" not in _page(replace(report, residuals=None))
 

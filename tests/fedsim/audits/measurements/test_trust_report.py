@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedsim import client_app, server_app
-from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee, set_up
+from fedsim.audits.run import report as results
 from fedsim.configuration import to_run_config
 from fedsim.federation.runs.rows import LedgerRow
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -15,6 +15,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game.challenge import Challenge, colluders
 from fedsim.privacy.releases import Rounds
+from tests.findings import doubts
 
 
 def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
@@ -33,22 +34,22 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
     )
     report, facts = results.read(directory), directory.read_json("facts.json")
     std = directory.read_arrays("transcript.npz")["noise_stds"][0]
-    found, missing = report.dropouts, [e for e, _ in directory.events() if "dropped" in e]
+    found, missing = report.details.dropouts, [e for e, _ in directory.events() if "dropped" in e]
     assert missing
     assert found.rounds_with_missing_clients == len({event["of"] for event in missing})
     # Present, less the adversary and the one colluder; what the adversary faced or, where the
     # colluder itself was missing, at most that.
     z, shares = facts["noise_multiplier"], found.fewest_shares
     assert found.effective_noise_multiplier[0] == pytest.approx(z * np.sqrt((shares - 2) / 5))
-    sensitivity = report.mechanism.rounding.sensitivity
+    sensitivity = report.details.mechanism.rounding.sensitivity
     assert found.effective_noise_multiplier[0] <= std.min() / sensitivity * (1 + 1e-9)
-    text = " ".join(report.warnings)
+    text = " ".join(doubts(report))
     assert "Clients were missing in" in text
     assert "1 of 5 clients colluded" in text
     # Neither is a guarantee, whatever the bounds say of the others.
-    assert not report.mechanism.dp_guarantee
-    assert "Secure aggregation was simulated" in report.mechanism.dp_note
-    assert "1 client sent their noise" in report.mechanism.dp_note
+    assert not report.details.mechanism.dp_guarantee
+    assert "Secure aggregation was simulated" in report.details.mechanism.dp_note
+    assert "1 client sent their noise" in report.details.mechanism.dp_note
     notes = {name: row.limit.note for name, row in report.rows.items()}
     assert "as if aggregated securely" in notes["server"]
     assert "as if aggregated securely" in report.rows["server"].limit.note
@@ -57,7 +58,9 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
     spent = directory.read_arrays("transcript.npz")["epsilon_spent"]
     unprotected = np.isinf(spent[:, 1, -1])
     assert np.flatnonzero(unprotected).tolist() == [told]
-    assert report.budget.epsilon["participant"] == pytest.approx(spent[~unprotected, 1].max())
+    assert report.details.budget.epsilon["participant"] == pytest.approx(
+        spent[~unprotected, 1].max()
+    )
     page = " ".join(directory.path.joinpath("report.html").read_text().split())
     assert (
         "The messages were integers, aggregated in the clear: a simulation of secure aggregation"
@@ -65,7 +68,7 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
     )
     assert "1 of the 5 clients disclosed their noise to the adversary" in page
     # Calibrated for two missing clients in every round: the target holds.
-    assert report.accounted.rho_beta <= 0.9
+    assert results.accounted(report).rho_beta <= 0.9
 
 
 def _failings(config):

@@ -7,12 +7,13 @@ import pytest
 from scipy.stats import kstest
 
 from adversaries.errors import InputError
-from fedsim.audits.results.report import decode, encode
 from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.audits.run.report import accounted, decode
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.trust import Vantage
+from tests.findings import doubts, raised
 
 from .games import ROUNDS, TRIALS
 from .games import gaussian_game as _game
@@ -58,35 +59,34 @@ def config(small):
 
 def test_the_papers_setting_gives_the_papers_numbers(config):
     report = _report(config)
-    assert report.mechanism.noise_multiplier == pytest.approx(8.38022703488798, rel=1e-6)
-    assert report.accounted.epsilon == pytest.approx(np.log(9), rel=1e-6)
-    assert report.accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
-    assert report.here.limit.rho_alpha == pytest.approx(0.2561767421042713, rel=1e-6)
-    assert report.bounds.tail_probability == pytest.approx(0.0012027268180968128, rel=1e-5)
-    assert report.here.limit.epsilon == pytest.approx(1.3134725502396565, rel=1e-6)
-    assert report.prediction.mu == pytest.approx(0.6535891631872568, rel=1e-6)
-    assert report.prediction.deterministic
+    assert report.details.mechanism.noise_multiplier == pytest.approx(8.38022703488798, rel=1e-6)
+    assert accounted(report).epsilon == pytest.approx(np.log(9), rel=1e-6)
+    assert accounted(report).rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert report.row.limit.rho_alpha == pytest.approx(0.2561767421042713, rel=1e-6)
+    assert report.details.bounds.tail_probability == pytest.approx(0.0012027268180968128, rel=1e-5)
+    assert report.row.limit.epsilon == pytest.approx(1.3134725502396565, rel=1e-6)
+    assert report.details.prediction.mu == pytest.approx(0.6535891631872568, rel=1e-6)
+    assert report.details.prediction.deterministic
     # With noise scaled to what the sensitivities are, this estimator is a tautology.
-    assert report.empirical.epsilon.sensitivity == pytest.approx(np.log(9), rel=1e-6)
+    assert report.details.empirical.epsilon.sensitivity == pytest.approx(np.log(9), rel=1e-6)
 
 
 def test_an_honest_mechanism_raises_no_alarm(config):
     report = _report(config)
     low, high = report.attack.interval
-    assert low < report.here.limit.rho_alpha < high
-    assert report.contradictions == {}
+    assert low < report.row.limit.rho_alpha < high
+    assert report.alarms == 0
 
 
 def test_a_mechanism_with_half_the_noise_is_convicted(config):
     report = _report(config, strength=2.0)
-    assert {"advantage", "delta_prime", "gaussian", "world_d"} <= set(report.contradictions)
-    assert set(report.contradictions.values()) <= set(report.warnings)
+    assert {"advantage", "delta_prime", "gaussian", "world_d"} <= set(raised(report))
 
 
 def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config):
     facts, transcript = _game(config)
     transcript["noise_stds"] = transcript["noise_stds"] / 1.01
-    alarms = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)).contradictions
+    alarms = raised(audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)))
     assert list(alarms) == ["composition"]
     assert "Not all rounds were composed" in alarms["composition"]
 
@@ -97,9 +97,7 @@ def test_alarms_are_rare_where_all_is_well(config):
     raised = 0
     for seed in range(40):
         facts, transcript = _game(config, seed=seed)
-        raised += bool(
-            audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)).contradictions
-        )
+        raised += bool(audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)).alarms)
     # A dozen alarms at 0.0001 each: one in forty reports happens one time in twenty at most.
     assert raised == 0
 
@@ -108,7 +106,7 @@ def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensiti
     def claimed(**changes):
         keys = {f"privacy.{name.replace('_', '-')}": value for name, value in changes.items()}
         config = small({"training.rounds": ROUNDS, "trials.count": TRIALS} | keys)
-        mechanism = _report(config).mechanism
+        mechanism = _report(config).details.mechanism
         return mechanism.dp_guarantee, mechanism.dp_note
 
     assert claimed(noise_source="system")[0]
@@ -126,7 +124,7 @@ def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small):
     assert privacy.noise_multiplier(central) == pytest.approx(
         2 * privacy.noise_multiplier(local), rel=1e-9
     )
-    assert _report(local).accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert accounted(_report(local)).rho_beta == pytest.approx(0.9, rel=1e-6)
 
 
 def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small):
@@ -134,12 +132,12 @@ def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small):
     facts, transcript = _game(config, trials=1)
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.attack.advantage is report.attack.interval is None
-    assert report.empirical.epsilon.advantage is None
-    text = json.dumps(encode(report), allow_nan=False)
+    assert report.details.empirical.epsilon.advantage is None
+    text = json.dumps(report.report, allow_nan=False)
     assert decode(json.loads(text)) == report
     # The checks of the advantage and of the two worlds' distance were not made.
-    assert report.here.detects == 0
-    assert report.contradictions == {}
+    assert report.row.detects == 0
+    assert report.alarms == 0
 
 
 @pytest.fixture
@@ -155,29 +153,29 @@ def sampled(small):
 def test_sampled_steps_are_predicted_to_reach_their_bound(sampled):
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
-    json.dumps(encode(report), allow_nan=False)
-    prediction, limit = report.prediction, report.here.limit
-    assert report.contradictions == {}
+    json.dumps(report.report, allow_nan=False)
+    prediction, limit = report.details.prediction, report.row.limit
+    assert report.alarms == 0
     assert (prediction.method, prediction.deterministic) == ("simulation", True)
     assert prediction.mu == pytest.approx(
-        np.sqrt(ROUNDS) / report.mechanism.effective_noise_multiplier
+        np.sqrt(ROUNDS) / report.details.mechanism.effective_noise_multiplier
     )
     off = abs(prediction.advantage - limit.rho_alpha)
     assert off < 4 * prediction.standard_error < 0.01
     off = abs(prediction.advantage - report.attack.advantage)
     assert off < 4 * report.attack.standard_error
-    assert report.mechanism.sampling_rate == 0.1
+    assert report.details.mechanism.sampling_rate == 0.1
 
 
 @pytest.mark.slow
 def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled):
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
-    epsilon = report.empirical.epsilon
+    epsilon = report.details.empirical.epsilon
     # Every gradient uses up the sensitivity, so that theory's own epsilon comes back.
-    assert epsilon.sensitivity_exact == pytest.approx(report.here.limit.epsilon)
+    assert epsilon.sensitivity_exact == pytest.approx(report.row.limit.epsilon)
     assert epsilon.sensitivity > epsilon.sensitivity_exact
-    gaussian = report.empirical.lower_bounds["gaussian"]
+    gaussian = report.details.empirical.lower_bounds["gaussian"]
     assert gaussian.epsilon == 0
     assert gaussian.reason == "log-odds are not normal under sampling"
 
@@ -185,7 +183,7 @@ def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled):
 @pytest.mark.slow
 def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled):
     facts, transcript = _sampled_game(sampled, strength=2.0)
-    alarms = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)).contradictions
+    alarms = raised(audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)))
     assert {"advantage", "world_d"} <= set(alarms)
     assert "gaussian" not in alarms
     assert "do not follow sampled steps" in alarms["world_d"]
@@ -198,8 +196,8 @@ def test_alarms_are_rare_under_sampling_where_all_is_well(sampled):
     for seed in range(40):
         facts, transcript = _sampled_game(sampled, seed=seed)
         report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
-        raised += bool(report.contradictions)
-        fit = report.prediction.fit
+        raised += bool(report.alarms)
+        fit = report.details.prediction.fit
         p_values += [each.p_value for each in (fit.world_d, fit.world_d_prime) if each]
     assert raised <= 1
     assert kstest(p_values, "uniform").pvalue > 1e-4
@@ -213,12 +211,12 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small):
     )
     facts, transcript = _sampled_game(config)
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.005))
-    assert report.empirical.epsilon.sensitivity is None
-    assert report.empirical.epsilon.sensitivity_exact is None
-    assert report.contradictions == {}
+    assert report.details.empirical.epsilon.sensitivity is None
+    assert report.details.empirical.epsilon.sensitivity_exact is None
+    assert report.alarms == 0
     mechanism = privacy.mechanism(config, facts["noise_multiplier"])
-    off = abs(report.prediction.advantage - PLD.delta(mechanism, 0.0))
-    assert off < 4 * report.prediction.standard_error
+    off = abs(report.details.prediction.advantage - PLD.delta(mechanism, 0.0))
+    assert off < 4 * report.details.prediction.standard_error
 
 
 def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled):
@@ -237,26 +235,26 @@ def stepping(small):
 
 def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(stepping):
     report = _report(stepping)
-    mechanism = report.mechanism
+    mechanism = report.details.mechanism
     assert (mechanism.steps, mechanism.local_steps) == (4 * ROUNDS, 4)
     assert mechanism.effective_noise_multiplier == mechanism.noise_multiplier
-    assert report.empirical.sensitivity_bound is None
-    assert report.accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
-    assert {row.limit.epsilon for row in report.rows.values()} == {report.accounted.epsilon}
+    assert report.details.empirical.sensitivity_bound is None
+    assert accounted(report).rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert {row.limit.epsilon for row in report.rows.values()} == {accounted(report).epsilon}
 
 
 def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping):
     facts, transcript = _game(stepping)
     transcript["log_odds"] = 50 * transcript["log_odds"]
     report = audit.assemble(AuditedRun(stepping, facts, transcript, 0.95, 0.005))
-    assert report.attack.delta_prime > report.bounds.tail_probability
-    assert report.contradictions == {}
-    assert "linearised" in report.empirical.lower_bounds["gaussian"].reason
-    assert any("not an exact posterior" in line for line in report.warnings)
+    assert report.attack.delta_prime > report.details.bounds.tail_probability
+    assert report.alarms == 0
+    assert "linearised" in report.details.empirical.lower_bounds["gaussian"].reason
+    assert any("not an exact posterior" in line for line in doubts(report))
 
 
 def test_decisions_that_are_right_too_often_convict_local_steps_too(stepping):
-    alarms = _report(stepping, strength=8.0).contradictions
+    alarms = raised(_report(stepping, strength=8.0))
     assert {"advantage", "clopper_pearson"} <= set(alarms)
     assert not {"delta_prime", "gaussian", "world_d", "world_d_prime"} & set(alarms)
 
@@ -266,7 +264,7 @@ def test_an_oracle_audit_guarantees_nothing(small):
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.noise-source": "system"}
         | {"audit.mode": "oracle"}
     )
-    mechanism = _report(config).mechanism
+    mechanism = _report(config).details.mechanism
     assert not mechanism.dp_guarantee
     assert "gave their noise" in mechanism.dp_note
 
@@ -304,13 +302,13 @@ def test_every_vantage_stands_beside_its_own_bound(everywhere):
     for row in rows.values():
         assert row.attack.interval[0] <= row.limit.rho_alpha
     assert rows["participant"].attack == report.attack
-    assert rows["participant"].predicted.advantage == report.prediction.advantage
+    assert rows["participant"].predicted.advantage == report.details.prediction.advantage
     assert rows["participant"].attack.near_prediction
     assert rows["participant"].attack.best
     assert rows["released-model"].predicted.method == "linearised"
     assert not rows["released-model"].attack.best
     assert "not an exact posterior" in rows["released-model"].note
-    assert report.contradictions == {}
+    assert report.alarms == 0
 
 
 def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small):
@@ -322,8 +320,8 @@ def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small):
     facts, transcript = _everywhere(config, strength=2.5)
     # The game was played against the noise towards a participant; the server has less before it.
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
-    assert set(report.contradictions) == {"advantage_server"}
-    assert "the vantage server" in report.contradictions["advantage_server"]
+    assert set(raised(report)) == {"advantage_server"}
+    assert "the vantage server" in raised(report)["advantage_server"]
     assert report.rows["server"].standing == "contradicted"
     assert not report.rows["server"].attack.near_prediction
 
@@ -346,9 +344,9 @@ def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(neighbouri
     ones = np.ones((TRIALS, rounds))
     transcript |= {"log_odds": np.cumsum(ratios, axis=1), "noise_stds": 0 * ones}
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
-    assert report.prediction.advantage == pytest.approx(1 - (1 - q) ** rounds)
+    assert report.details.prediction.advantage == pytest.approx(1 - (1 - q) ** rounds)
     assert report.rows["server"].attack.near_prediction
-    assert report.contradictions == {}
+    assert report.alarms == 0
 
 
 def test_the_released_models_log_odds_raise_no_alarm(everywhere):
@@ -358,6 +356,6 @@ def test_the_released_models_log_odds_raise_no_alarm(everywhere):
     facts, transcript = _game(config)
     transcript["log_odds"] = 5 * transcript["log_odds"]
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
-    assert report.contradictions == {}
-    assert report.empirical.lower_bounds["gaussian"].epsilon == 0
-    assert any("only the released model" in warning for warning in report.warnings)
+    assert report.alarms == 0
+    assert report.details.empirical.lower_bounds["gaussian"].epsilon == 0
+    assert any("only the released model" in warning for warning in doubts(report))

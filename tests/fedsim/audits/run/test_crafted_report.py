@@ -8,9 +8,9 @@ from adversaries.bounds.lower_bounds import clopper_pearson_split
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim import client_app, server_app
-from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
 from fedsim.audits.run import empirical
+from fedsim.audits.run import report as results
 from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -106,32 +106,32 @@ def finished(small, tmp_path):
 @pytest.mark.figures
 def test_the_report_states_what_the_target_proves(finished):
     directory, report = finished(model_initialisation="worst-case", canaries_count=8)
-    delta, epsilon = report.bounds.delta, report.here.limit.epsilon
+    delta, epsilon = report.delta, report.row.limit.epsilon
     mu = np.sqrt(3) / 4
     assert epsilon == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
-    assert report.here.limit.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=1e-6)
-    assert report.prediction.mu == pytest.approx(mu)
-    assert report.budget.epsilon["participant"] == pytest.approx(epsilon)
-    assert report.challenge.records == 1
+    assert report.row.limit.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=1e-6)
+    assert report.details.prediction.mu == pytest.approx(mu)
+    assert report.details.budget.epsilon["participant"] == pytest.approx(epsilon)
+    assert report.details.challenge.records == 1
     # A canary is one record.
-    assert report.one_run.claimed_epsilon == pytest.approx(epsilon)
-    assert report.one_run.canary_mu == pytest.approx(mu)
-    assert set(report.crafted.lower_bounds) == {"released_model", "released_model_mu_gdp"}
+    assert report.details.one_run.claimed_epsilon == pytest.approx(epsilon)
+    assert report.details.one_run.canary_mu == pytest.approx(mu)
+    assert set(report.details.crafted.lower_bounds) == {"released_model", "released_model_mu_gdp"}
     # The target is no record, so that no loss is either.
-    assert set(report.membership_inference) == {"yeom"}
+    assert set(report.details.membership_inference) == {"yeom"}
     page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
-    assert report.membership_missing in page
+    assert report.details.membership_missing in page
     assert "The crafted target" in page
     assert "from the released model alone" in page
     assert "Score of the released models." in page
     assert (directory.path / "figures" / "poison.svg").exists()
     # The first model is not what differential privacy is about, and is no release of it either.
-    assert "fitted to the records of D without noise" in report.mechanism.dp_note
+    assert "fitted to the records of D without noise" in report.details.mechanism.dp_note
 
 
 def test_the_replacement_of_what_was_made_is_the_original_record(finished):
     directory, report = finished(challenge_kind="clipbkd", privacy_neighbouring="replace")
-    assert report.challenge.replacement == "the original record"
+    assert report.details.challenge.replacement == "the original record"
     page = " ".join((directory.path / "report.html").read_text().split())
     assert "on D′, the same data with the original record in its place" in page
 

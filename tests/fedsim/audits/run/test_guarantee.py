@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from fedsim import client_app, server_app
-from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
+from fedsim.audits.run import report as results
 from fedsim.configuration import to_run_config
 from fedsim.configuration.files import load
 from fedsim.deployment import kit
@@ -92,12 +92,12 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(small
     found = directory.read_arrays("transcript.npz")
     assert not {*run_transcript.LOSS_ATTACK, *run_transcript.LOSSES} & found.keys()
     written = results.read(directory)
-    assert written.membership_inference == {}
+    assert written.details.membership_inference == {}
     console = Console(record=True, width=800)
     console.print(terminal.told(first.told(written, first.About()), verbose=True))
     page, shown = (directory.path / "report.html").read_text(), console.export_text()
     assert "so that they sent no losses" in page
-    for text in (written.mechanism.dp_note, page, shown):
+    for text in (written.details.mechanism.dp_note, page, shown):
         assert guarantee.PLAYED in text
     assert "betray its members" not in page
     assert "Yeom" not in shown
@@ -113,7 +113,7 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(trials, sma
     expected = of(config).released
     assert expected is not None
     assert expected.vantages["server"] == math.inf
-    assert written.released == expected
+    assert written.details.released == expected
     rows = ledger.read(directory)
     replayed = spending.describe_everything(config, 0.0, rows).towards(Vantage.PARTICIPANT)
     assert PLD.epsilon(replayed, config.privacy.delta) == expected.epsilon

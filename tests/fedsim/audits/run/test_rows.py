@@ -71,7 +71,7 @@ def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm, of):
     states = {}
     for vantage in ("participant", "server"):
         row = replace(_towards(report, vantage), attack=report.attack)
-        alarmed = rows.alarmed({alarm: "Too many are right."}, "participant", vantage)
+        alarmed = rows.alarmed([alarm], "participant", vantage)
         states[vantage] = standing(row, alarmed=alarmed)
     assert (states["participant"], states["server"]) == ("below", "contradicted")
 

@@ -37,14 +37,14 @@ def test_a_run_leaves_a_report_and_can_be_repeated(fedsim, experiment, tmp_path)
         "figures",
     }
     report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert 0 <= report["data"]["mean_label_skew"] < 1
+    assert 0 <= report["details"]["data"]["mean_label_skew"] < 1
     assert "Label skew" in (tmp_path / "run" / "report.html").read_text()
-    assert report["trials"] == 8
+    assert report["details"]["trials"] == 8
     again = tmp_path / "again"
     status, _, _ = fedsim("run", tmp_path / "run" / "config.toml", "--out", again, "--quiet")
     assert status == 0
     repeated = json.loads((again / "report.json").read_text())
-    assert repeated["empirical"] == report["empirical"]
+    assert repeated["details"]["empirical"] == report["details"]["empirical"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_report_restates_every_bound_at_another_confidence_and_delta(fedsim, exp
     status, out, _ = fedsim("report", tmp_path / "run", "privacy.delta=0.02", "--json")
     assert status == 0
     assert json.loads(out) == json.loads((tmp_path / "run" / "report.json").read_text())
-    assert json.loads(out)["bounds"]["delta"] == 0.02
+    assert json.loads(out)["delta"] == 0.02
     status, _, err = fedsim("report", tmp_path / "run", "audit.confidence=1.5")
     assert status == 2
     assert "confidence is 1.5" in err
@@ -311,16 +311,19 @@ def test_a_report_at_another_delta_restates_the_budget(fedsim, experiment, tmp_p
     limit = ["privacy.stop-at=1.9"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *limit)
     first = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert first["budget"]["stopped"]
+    assert first["details"]["budget"]["stopped"]
     assert fedsim("report", tmp_path / "run", "privacy.delta=0.0005")[0] == 0
     second = json.loads((tmp_path / "run" / "report.json").read_text())
     for report in (first, second):
-        spent = report["budget"]["epsilon_by_round"]
-        assert len(spent) == report["rounds"] == 2
-        assert spent[-1] == report["budget"]["epsilon"]["participant"]
+        spent = report["details"]["budget"]["epsilon_by_round"]
+        assert len(spent) == report["details"]["rounds"] == 2
+        assert spent[-1] == report["details"]["budget"]["epsilon"]["participant"]
         assert spent[-1] == pytest.approx(report["rows"]["participant"]["limit"]["epsilon"])
-    assert second["budget"]["epsilon_by_round"] > first["budget"]["epsilon_by_round"]
-    assert second["budget"]["stop_at_delta"] == first["budget"]["delta"]
+    assert (
+        second["details"]["budget"]["epsilon_by_round"]
+        > first["details"]["budget"]["epsilon_by_round"]
+    )
+    assert second["details"]["budget"]["stop_at_delta"] == first["details"]["budget"]["delta"]
     status, out, _ = fedsim("report", tmp_path / "run")
     assert status == 0
     assert "stopped after 2 of 3 rounds" in " ".join(out.split())
@@ -359,14 +362,14 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(fedsim, expe
     config.write_text(re.sub("stop-at = .*", f"stop-at = {enough}", config.read_text()))
     assert fedsim("run", tmp_path / "run", "--quiet")[0] == 0
     report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert report["rounds"] == 3
-    assert 3.45 < report["released"]["epsilon"] < float(enough)
+    assert report["details"]["rounds"] == 3
+    assert 3.45 < report["details"]["released"]["epsilon"] < float(enough)
     finished = config.read_bytes()
     status, _, err = fedsim("run", experiment, *again, "privacy.stop-at=99")
     assert (status, "holds a finished run with other limits" in err) == (2, True)
     assert config.read_bytes() == finished
     assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(
-        report["released"]["epsilon"]
+        report["details"]["released"]["epsilon"]
     )
 
 
@@ -390,9 +393,9 @@ def test_what_a_killed_process_released_stays_in_the_account(source, experiment,
     subprocess.run([*command, str(experiment), *changes, "--out", str(out)], check=True)
     report = json.loads((out / "report.json").read_text())
     added = released if source == "system" else 0
-    assert report["budget"]["earlier_attempts"] == added
-    assert report["mechanism"]["steps"] == 600 + added
-    ratio = report["budget"]["epsilon"]["participant"] / np.log(9)
+    assert report["details"]["budget"]["earlier_attempts"] == added
+    assert report["details"]["mechanism"]["steps"] == 600 + added
+    ratio = report["details"]["budget"]["epsilon"]["participant"] / np.log(9)
     assert ratio > 1.01 if added else ratio == pytest.approx(1)
 
 
@@ -469,7 +472,7 @@ def test_any_vantage_can_have_the_headline(vantage, fedsim, experiment, tmp_path
     report = json.loads((out / "report.json").read_text())
     assert report["vantage"] == vantage
     row = report["rows"][vantage]
-    assert row["attack"]["estimator"] == report["empirical"]["leading"]
+    assert row["attack"]["estimator"] == report["details"]["empirical"]["leading"]
     assert (row["limit"]["epsilon"] == "Infinity") == (vantage == "server")
     assert ">Every observer in numbers <a" in (out / "report.html").read_text()
 

@@ -26,6 +26,7 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.trust import Vantage
 from fedsim.reports import page
+from tests.findings import doubts
 
 Z, DELTA = 3.0, 0.005
 PARTICIPANT = Vantage.PARTICIPANT
@@ -509,16 +510,16 @@ def test_the_training_stops_at_the_last_round_within_the_budget(make, run, opene
     # The same training, learning rates and all, cut off after four rounds.
     np.testing.assert_array_equal(transcript["log_odds"], whole["log_odds"][:, :4])
     np.testing.assert_array_equal(transcript["accuracies"], whole["accuracies"][:5])
-    assert (report["rounds"], report["mechanism"]["steps"]) == (4, 4)
+    assert (report["details"]["rounds"], report["details"]["mechanism"]["steps"]) == (4, 4)
     assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(closed_form(4))
-    budget = report["budget"]
+    budget = report["details"]["budget"]
     assert budget["epsilon"]["participant"] <= budget["stop_at"] < closed_form(5)
     assert budget["epsilon"]["server"] == "Infinity"
     np.testing.assert_allclose(budget["epsilon_by_round"], [closed_form(n) for n in (1, 2, 3, 4)])
     expected = {"rounds_planned": 6, "rounds_run": 4, "stopped": True, "earlier_attempts": 0}
     expected |= {"vantage": "participant", "delta": DELTA, "accountant": "pld"}
     assert expected.items() <= budget.items()
-    assert any("stopped after 4 of 6 rounds" in warning for warning in report["warnings"])
+    assert any("stopped after 4 of 6 rounds" in warning for warning in doubts(report))
     assert "left no room for another round" in (directory.path / "report.html").read_text()
     assert (directory.path / "figures" / "budget.svg").exists()
     assert transcript["epsilon_spent"].shape == (3, 3, 4)
@@ -558,14 +559,21 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(mak
     config = make(SYSTEM, {"trials.batch": 4, "privacy.stop-at": enough})
     assert opened(config).path == directory.path
     report = execute(config, directory)
-    assert report["released"]["epsilon"] == pytest.approx(closed_form(32))
-    assert (report["released"]["trainings"], report["released"]["rounds"]) == (8, 32)
-    found = report["budget"]
-    assert (found["earlier_attempts"], found["rounds_run"], report["rounds"]) == (2, 3, 3)
+    assert report["details"]["released"]["epsilon"] == pytest.approx(closed_form(32))
+    assert (
+        report["details"]["released"]["trainings"],
+        report["details"]["released"]["rounds"],
+    ) == (8, 32)
+    found = report["details"]["budget"]
+    assert (found["earlier_attempts"], found["rounds_run"], report["details"]["rounds"]) == (
+        2,
+        3,
+        3,
+    )
     np.testing.assert_allclose(found["epsilon_by_round"], [closed_form(n) for n in (3, 4, 5)])
-    assert report["mechanism"]["steps"] == 5
+    assert report["details"]["mechanism"]["steps"] == 5
     assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(closed_form(5))
-    assert any("released 2 rounds of the same trials" in text for text in report["warnings"])
+    assert any("released 2 rounds of the same trials" in text for text in doubts(report))
     other = page.write_report(directory, delta=0.05).budget
     assert other.epsilon["participant"] == PLD.epsilon(Mechanism.alike(Z, 5), 0.05)
     assert len(other.epsilon_by_round) == 3
@@ -577,8 +585,8 @@ def test_a_restart_from_the_seed_releases_the_same_again(make, run, opened):
     directory = opened(config)
     killed(config, directory, batch=4, round=2)
     report = execute(config, directory)
-    assert report["budget"]["earlier_attempts"] == 0
-    assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(3))
+    assert report["details"]["budget"]["earlier_attempts"] == 0
+    assert report["details"]["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(3))
     resumed, undisturbed = directory.read_arrays("transcript.npz"), run(config)
     for name in ("log_odds", "epsilon_spent"):
         np.testing.assert_array_equal(resumed[name], undisturbed[name])
@@ -601,9 +609,9 @@ def test_a_restart_that_cannot_afford_the_rounds_of_the_other_batches_is_refused
     path = directory.path / "config.toml"
     path.write_text(path.read_text().replace(str(between(32)), str(between(40))))
     report = execute(directory.config, directory)
-    assert report["rounds"] == 4
-    assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(6))
-    assert report["released"]["epsilon"] == pytest.approx(closed_form(40))
+    assert report["details"]["rounds"] == 4
+    assert report["details"]["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(6))
+    assert report["details"]["released"]["epsilon"] == pytest.approx(closed_form(40))
 
 
 def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(make, opened):

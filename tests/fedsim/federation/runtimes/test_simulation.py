@@ -155,7 +155,7 @@ def test_both_runtimes_give_the_same_bits(mode, small, run, tmp_path):
     simulated = out.read_arrays("transcript.npz")
     for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
         np.testing.assert_array_equal(simulated[name], expected[name], err_msg=name)
-    assert out.read_json("report.json")["runtime"] == "Flower simulation"
+    assert out.read_json("report.json")["details"]["runtime"] == "Flower simulation"
     assert _flower_processes() <= before
 
 

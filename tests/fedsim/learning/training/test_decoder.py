@@ -252,12 +252,12 @@ def test_the_game_is_played_on_texts(game):
     config = game
     run = fedsim.run(config)
     report = run.details
-    assert report.utility.measured.task == "next-token"
+    assert report.details.utility.measured.task == "next-token"
     texts = own_targets(config)
     losses = [loss for at in range(len(texts)) for loss in unigram_losses(texts, at)]
-    assert report.utility.measured.baseline_loss == pytest.approx(np.mean(losses))
+    assert report.details.utility.measured.baseline_loss == pytest.approx(np.mean(losses))
     assert report.attack.advantage is not None
-    assert report.one_run is not None
+    assert report.details.one_run is not None
 
 
 @pytest.fixture

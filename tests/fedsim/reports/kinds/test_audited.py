@@ -27,9 +27,9 @@ def honest(tmp_path_factory):
     return page(tmp_path_factory.mktemp("honest"))
 
 
-def test_the_server_stands_first_and_the_least_protected_node_is_named(honest):
+def test_the_server_stands_last_and_the_least_protected_node_is_named(honest):
     bar = r'<div class="bar"><p><strong>([^<]*)</strong> <span class="mark (\w+)"'
-    assert re.findall(bar, honest) == [("Server", "caution"), ("Participant", "open")]
+    assert re.findall(bar, honest) == [("Participant", "open"), ("Server", "caution")]
     assert "The least protected client, node 8, has ε = " in honest
 
 

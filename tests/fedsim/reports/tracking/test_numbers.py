@@ -1,6 +1,6 @@
 """What is tracked of a run: the numbers of its events and its report, once, and nothing secret."""
 
-from fedsim.audits.results import report as results
+from fedsim.audits.run import report as results
 from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking.progress import replay
@@ -37,7 +37,7 @@ def test_rounds_are_of_the_first_batch_and_trials_of_all_that_are_finished(small
     report = results.read(directory)
     assert kept.series["report/advantage"] == [(8, report.attack.advantage)]
     assert kept.series["trials/advantage"][-1][1] == report.attack.advantage
-    assert kept.series["report/rho_alpha"] == [(8, report.here.limit.rho_alpha)]
+    assert kept.series["report/rho_alpha"] == [(8, report.row.limit.rho_alpha)]
     assert kept.finished
     assert kept.subject is not None
     assert kept.subject.identity == directory.identity

@@ -1,24 +1,20 @@
-"""The report of a run as one typed value, which report.json holds.
+"""What the report of a run has beside its rows: the type of its `details`, and its reader.
 
 An infinite number is "Infinity" in JSON. A number that was not measured, or does not apply, is None
 and null. A report.json that does not have these types is damaged.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, ClassVar
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import SchemaValidator, core_schema
+from dataclasses import dataclass
+from typing import Any
 
 from adversaries.errors import InputError
+from fedsim.audits.judgement import report as document
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.results import measured, theory
+from fedsim.audits.results.conditions import RUN, kind_of
 from fedsim.audits.results.measured import OneRunResult
 from fedsim.audits.results.numbers import Real
-from fedsim.audits.results.rows import Attack, RunRow
 from fedsim.audits.results.theory import Residuals
 from fedsim.common.tables import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -136,23 +132,17 @@ class Timing:
     total: Real
 
 
-@dataclass(frozen=True)
-class Report:
-    """The report of a run."""
-
-    __pydantic_config__: ClassVar = ConfigDict(
-        strict=True, extra="forbid", use_attribute_docstrings=True
-    )
+@dataclass(frozen=True, kw_only=True)
+class RunDetails:
+    """What the report of a run alone has."""
 
     config: Mapping[str, Scalar]
     """The configuration by dotted keys, without those of the server's machine."""
-    name: str
     job: str
     """"experiment", or "rehearsal" of a training with the same configuration."""
     created: str
     seed: int
     """Seed of batches and worlds, and of the noise unless noise_source says otherwise."""
-    versions: Mapping[str, str]
     runtime: str
     """"in process", "Flower simulation" or "Flower deployment"."""
     device: str
@@ -161,10 +151,6 @@ class Report:
     """"seed", or "system" for the operating system's entropy."""
     trust: str
     """Source of the noise: "local", "distributed" or "central"."""
-    vantage: str
-    """The configured vantage, at which `empirical` is measured."""
-    unit: str
-    """Unit of privacy: "record" or "client"."""
     neighbouring: str
     """How D' differs from D: "add-remove" or "replace"."""
     trials: int
@@ -177,8 +163,6 @@ class Report:
     """Number of the network's parameters."""
     precision: str
     """Floating-point format of forward and backward passes."""
-    rows: Mapping[str, RunRow]
-    """A row for each observer, by its name, the worst first."""
     challenge: ChallengeFacts
     mechanism: MechanismFacts
     released: theory.ReleasedTogether | None
@@ -204,112 +188,53 @@ class Report:
     """None where the target is one record of D."""
     residuals: Residuals | None
     """None where the adversary formed no residuals."""
-    contradictions: Mapping[str, str]
-    """Alarms: contradictions of theory, by the check that raised them."""
-    alarms: int
+    trade_offs: Mapping[str, measured.TradeOff]
+    """Measured trade-off curves by vantage; empty for trials of one world."""
     chance_alarms: int
     """Number of checks that an honest run could fail by chance, each rarely."""
-    warnings: list[str]
-    """Warnings to read before the numbers, alarms first."""
-    trade_offs: Mapping[str, measured.TradeOff] = field(default_factory=dict)
-    """Measured trade-off curves by vantage; empty for trials of one world."""
 
     @property
-    def here(self) -> RunRow:
-        """The row of the configured vantage."""
-        return self.rows[self.vantage]
-
-    @property
-    def attack(self) -> Attack:
-        """The attack at the configured vantage, which every run plays."""
-        attack = self.here.attack
-        if attack is None:
-            raise ValueError("the configured vantage has no measurement")
-        return attack
-
-    @property
-    def accounted(self) -> theory.Accounted:
-        """Bounds at the configured vantage, by the configured accountant."""
-        limit = self.here.limit
-        exact = theory.Accounted(limit.epsilon, limit.rho_beta, limit.exceeded)
-        return self.bounds.accounted or exact
+    def unclipped(self) -> bool:
+        return not self.mechanism.clipping
 
     @property
     def spent(self) -> float:
         """Epsilon that privacy.stop-at limits: of everything released, where noise is secret."""
         if self.released is not None:
             return self.released.epsilon
-        return self.budget.epsilon[self.vantage]
+        return self.budget.epsilon[self.budget.vantage]
 
 
-@cache
-def _adapter() -> TypeAdapter[Report]:
-    return TypeAdapter(Report)
+RunReport = AuditReport[RunDetails]
 
 
-def encode(report: Report) -> dict[str, Any]:
-    """Return a report as report.json has it. Raises ValueError for a number that is NaN."""
-    encoded: dict[str, Any] = _adapter().dump_python(report, mode="json", warnings="error")
-    return encoded
+def accounted(report: RunReport) -> theory.Accounted:
+    """Return the bounds at the configured vantage, by the configured accountant."""
+    limit = report.row.allowed
+    exact = theory.Accounted(limit.epsilon, limit.rho_beta, limit.exceeded)
+    return report.details.bounds.accounted or exact
 
 
-def decode(values: Mapping[str, Any]) -> Report:
+def decode(values: Mapping[str, Any]) -> RunReport:
     """Return the report of the values of report.json. Raises ValueError for other types."""
-    try:
-        # Errors of Python's values share them; each error of JSON has a copy of its object.
-        _reader().validate_python(values, strict=False)
-        report: Report = _reader().validate_json(json.dumps(values), strict=True)
-    except ValidationError as error:
-        raise ValueError(_first(error)) from None
+    report: RunReport = document.decode(values, RunDetails)
+    if missing := [name for name, row in report.rows.items() if row.limit is None]:
+        raise ValueError(f"its 'rows.{missing[0]}.limit' is None")
+    if report.row.attack is None:
+        raise ValueError(f"its 'rows.{report.vantage}.attack' is None")
     return report
 
 
-FAIL_FAST = ["list", "tuple"]
-"""Types of schemas that may end at the first wrong entry; of objects, in newer pydantic only."""
-if "fail_fast" in core_schema.DictSchema.__annotations__:
-    FAIL_FAST.append("dict")
-
-
-@cache
-def _reader() -> SchemaValidator:
-    """Return a reader that ends at the first wrong entry of a list or an object of any keys."""
-    schema = _adapter().core_schema
-    pending: list[Any] = [schema]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, dict):
-            if part.get("type") in FAIL_FAST:
-                part["fail_fast"] = True
-            pending += part.values()
-        elif isinstance(part, list):
-            pending += part
-    return SchemaValidator(schema)
-
-
-def read(directory: RunDirectory) -> Report:
+def read(directory: RunDirectory) -> RunReport:
     """Return report.json of a run.
 
     Raises InputError if it is damaged, or the report of something else, such as a training.
     """
     values = directory.read_json("report.json")
-    if (kind := values.get("kind")) is not None:
+    if (kind := kind_of(values)) != RUN:
         raise InputError(
             f"'{directory.path}' has the report of a {kind}, which played no trials; name the "
             "directory of an experiment's run"
         )
     with directory.reading("report.json"):
         return decode(values)
-
-
-def schema() -> JsonSchemaValue:
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_adapter().json_schema()}
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False)[0]
-    key = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"it has no '{key}'"
-    if first["type"] == "unexpected_keyword_argument":
-        return f"it has '{key}', which no report has"
-    return f"its '{key}' is {first['input']!r:.200}"
