@@ -211,15 +211,15 @@ def _compared(axes: Axes, targets: list[float], runs: list[Run]) -> None:
     rows = [run.details for run in runs]
     identified = [_value(row.attack.advantage) for row in rows]
     inferred = [
-        _value(row.membership_inference["yeom"].advantage)
-        if "yeom" in row.membership_inference
+        _value(row.details.membership_inference["yeom"].advantage)
+        if "yeom" in row.details.membership_inference
         else np.nan
         for row in rows
     ]
     axes.plot(targets, identified, color=canvas.VERMILION, marker="o", label="identification")
     axes.plot(targets, inferred, color=canvas.PURPLE, marker="s", label="membership (Yeom)")
-    axes.plot(targets, [row.here.limit.rho_alpha for row in rows], color=canvas.INK, label="ρα")
-    yeom = [min(1.0, row.bounds.yeom_bound) for row in rows]
+    axes.plot(targets, [row.row.allowed.rho_alpha for row in rows], color=canvas.INK, label="ρα")
+    yeom = [min(1.0, row.details.bounds.yeom_bound) for row in rows]
     axes.plot(targets, yeom, color=canvas.MUTED, linestyle=":", label="Yeom's bound")
     axes.set_title("(d) advantage", pad=22)
     axes.set_xlabel("ε")
