@@ -57,7 +57,9 @@ def told(
 
     def made() -> list[doc.Block]:
         notes: list[doc.Block] = [*first.cautions(report)]
-        if doubts := [each.sentence for each in report.findings if not each.breaks]:
+        if doubts := [
+            each.sentence for each in report.findings if not each.breaks and not each.rule
+        ]:
             notes.append(doc.Bullets(doubts))
         if (command := first.choose(report)) and not report.alarms:
             notes.append(doc.Prose(["For lower limits: ", doc.Code(command)]))

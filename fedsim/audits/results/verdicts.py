@@ -120,9 +120,6 @@ CONTRADICTED = StateWords(
     "Do not rely on ε. Find the cause, and check what was already shared.",
 )
 
-VAGUE = 0.5
-"""Length of an interval of the share of right answers that says little."""
-
 TABLE = (
     *(BELOW, ATTACK_BELOW, AGREES, TOO_FEW, NOT_MEASURED, CANNOT_TELL),
     *(MUST_BE_TRUSTED, NO_PROTECTION, NO_LIMIT, NO_GUARANTEE),

@@ -20,7 +20,7 @@ from fedsim.audits.results.theory import Accounted, Budget, Fit, RunBounds
 from fedsim.audits.results.verdicts import Checks
 from fedsim.audits.run import empirical, guarantee, rows, set_up
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.audits.run.report import RunDetails, RunReport
+from fedsim.audits.run.report import NO_GUARANTEE, RunDetails, RunReport
 from fedsim.federation.runs import spending
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust import Vantage
@@ -92,7 +92,8 @@ def assemble(run: AuditedRun) -> RunReport:
         trade_offs=trade_offs,
         chance_alarms=len(made) - (COMPOSITION in made),
     )
-    doubts = [Finding(_why(text), severity="caution") for text in _cautions(run, details)]
+    doubts = [Finding(_why(text), "", "caution", NO_GUARANTEE) for text in run.together.failings]
+    doubts += [Finding(_why(text), severity="caution") for text in _cautions(run, details)]
     return RunReport(
         kind=RUN,
         name=config.run.name,

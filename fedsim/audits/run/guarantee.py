@@ -153,14 +153,24 @@ class Guarantee:
     """Whether a run has a guarantee, and which.
 
     Attributes:
-        given: whether everything released has a finite epsilon by noise that no observer can
-            remove.
+        failings: why there is none, in sentences; () where everything released has a finite
+            epsilon by noise that no observer can remove.
         released: releases of all trainings together; None where the noise comes from the seed.
     """
 
-    given: bool
-    note: str
+    failings: tuple[str, ...]
     released: ReleasedTogether | None
+
+    @property
+    def given(self) -> bool:
+        return not self.failings
+
+    @property
+    def note(self) -> str:
+        """What was released, or why there is no guarantee."""
+        if self.failings or self.released is None:
+            return " ".join(self.failings)
+        return f"{SYSTEM_NOISE} {stated(self.released)}"
 
 
 def of(
@@ -192,11 +202,9 @@ def of(
             epsilon_of_one_training=epsilon(training, where),
             vantages=epsilons,
         )
-    if failings or released is None:
-        return Guarantee(False, " ".join(failings), released)
-    if math.isinf(released.epsilon):
-        return Guarantee(False, "Epsilon is infinite towards this vantage.", released)
-    return Guarantee(True, f"{SYSTEM_NOISE} {stated(released)}", released)
+    if not failings and released is not None and math.isinf(released.epsilon):
+        failings = ["Epsilon is infinite towards this vantage."]
+    return Guarantee(tuple(failings), released)
 
 
 def stated(released: ReleasedTogether) -> str:

@@ -207,6 +207,9 @@ class RunDetails:
 
 RunReport = AuditReport[RunDetails]
 
+NO_GUARANTEE = "no-guarantee"
+"""Rule of the cautions that say why a run has no guarantee."""
+
 
 def accounted(report: RunReport) -> theory.Accounted:
     """Return the bounds at the configured vantage, by the configured accountant."""

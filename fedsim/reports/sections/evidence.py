@@ -23,20 +23,18 @@ from fedsim.reports.sections import every_audit, observers, risks, target
 from fedsim.reports.sections import section as facts
 
 GAME = """
-{% set several = details.challenge.records != 1 %}
 <p>The game: every trial trains the federation anew, on D with {{ facts.challenge_of(report) }} or
-on D′,
-{% if client and replaced %}where the same number of other records takes their place
-{%- elif client %}where the client has no records and its update is 0
-{%- if not sampled %} (its participation is no secret){% endif %}
-{%- elif not replaced %}the same data without {{ "them" if several else "it" }}
-{%- else %}the same data with
-{{ replacements.get(details.challenge.kind, "the original record") }} in
-{{ "their" if several else "its" }} place
-{%- endif %}. The adversary
+on D′, {{ other_world[report.unit, details.neighbouring] }}. The adversary
 {{ "knows" if details.config["audit.mode"] in informed else "may know" }} both, and the
 mechanism.</p>
 """
+
+OTHER_WORLD = {
+    ("client", "replace"): "where the same number of other records takes their place",
+    ("client", "add-remove"): "where the client has no records and its update is 0",
+    ("record", "replace"): "the same data with another in its place",
+    ("record", "add-remove"): "the same data without it",
+}
 
 OBSERVERS = (
     GAME
@@ -205,23 +203,18 @@ for the rounds that its client joined.</p>
 {{ fact("Bernau et al., Theorem 2", bounds.theorem2_rho_alpha | number ~
         " (not a bound, except for the classic noise scale of a single step)") }}
 {{ fact("Yeom's bound e^ε − 1, for pure ε", bounds.yeom_bound | number) }}
+{% set budget, secret = details.budget, details.noise_source != "seed" %}
+{% set earlier = counted(budget.earlier_attempts, "round") %}
+{{ fact("Rounds", budget.rounds_run ~ " of " ~ budget.rounds_planned ~ " planned" ~
+        (", after " ~ earlier ~ " of interrupted attempts" if budget.earlier_attempts else "")) }}
+{{ fact("ε spent towards the " ~ named(budget.vantage) ~ " at δ = " ~ budget.delta | plain,
+        details.spent | number ~ (" by everything released" if secret else
+        " if the noise were secret" if details.spent < infinite else "")) }}
+{% set elsewhere = " at δ = " ~ budget.stop_at_delta | plain %}
+{{ fact("Budget", "none" if not budget.stop_at else "privacy.stop-at = " ~ budget.stop_at | number ~
+        (elsewhere if budget.stop_at_delta != budget.delta else "") ~
+        (", which left no room for another round" if budget.stopped else ", which was kept")) }}
 </dl>
-{% set budget, together = details.budget, details.released and details.released.trainings > 1 %}
-<p>After {{ budget.rounds_run }} of {{ budget.rounds_planned }} planned rounds,
-{% set would = details.noise_source == "seed" and details.spent < infinite %}
-{% if would %}with secret noise {% endif %}
-{{ "a client's data" if client else "a person's record" }}
-{{ "would have" if would else "have" if client else "has" }} spent ε = {{ details.spent | number }}
-{%- if together %} in all {{ details.released.trainings }} trainings together{% endif %}
- towards the {{ budget.vantage.replace("-", " ") }} at δ = {{ budget.delta | plain }}
-(accountant {{ budget.accountant }})
-{%- if budget.stop_at %}; privacy.stop-at = {{ budget.stop_at | number }}
-{%- if budget.stop_at_delta != budget.delta %} at δ = {{ budget.stop_at_delta | plain }}{% endif %}
-{% if budget.stopped %} left no room for another round{% else %} was kept{% endif %}
-{%- else %}; no budget was set{% endif %}.
-{% if budget.earlier_attempts %}
-Before that, interrupted attempts had released {{ counted(budget.earlier_attempts, "round") }}.
-{% endif %}</p>
 {{ drawn("budget") }}
 """
 
@@ -430,7 +423,7 @@ KNOWN: Mapping[str, Any] = {
     "infinite": math.inf,
     "trust": {trust.value: trust.model.words for trust in Trust},
     "informed": ("participant", "oracle"),
-    "replacements": {"record": "another record", "gradient": "its opposite"},
+    "other_world": OTHER_WORLD,
     "residuals_mean": RESIDUALS_MEAN,
     "unclipped": UNCLIPPED,
     "canary_bounds": CANARY_BOUNDS,

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from adversaries.registry import is_code, titled
-from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.measurements.one_run_report import LEADING
 from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
-from fedsim.audits.results.numbers import Ends
-from fedsim.audits.results.verdicts import TOO_FEW, VAGUE
-from fedsim.audits.run.report import RunReport, accounted
+from fedsim.audits.results.verdicts import TOO_FEW
+from fedsim.audits.run.guarantee import SEEDED
+from fedsim.audits.run.report import NO_GUARANTEE, RunReport, accounted
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import release
-from fedsim.reports.document.first_screen import NOT_STATED, share, shares
+from fedsim.reports.document.first_screen import NOT_STATED, share
 from fedsim.reports.document.wording import counted, number, percent, plain
 from fedsim.reports.sections import every_audit, observers
 from fedsim.reports.sections.section import (
@@ -69,57 +68,34 @@ ANSWERS = {
     "alarm": "Do not rely on the limits below.",
     "one training": "{who} reached a belief of {belief} in one training; the noise allows "
     "{rho_beta}. One training has no success rate.",
-    "too few": "{trials} are too few to tell. {who} was right in {rate} of them ({low} to {high}); "
-    "guessing is right in 50%, and {allowed}.",
-    "measured": "{who} was right in {rate} of {trials}; guessing is right in 50%, and {allowed}.",
+    "too few": "{trials} are too few to tell. {who} was right in {right} of them; guessing is "
+    "right in 50%, and {allowed}.",
+    "measured": "{who} was right in {right} of {trials}; guessing is right in 50%, and {allowed}.",
 }
-
 BY_CHANCE = " Chance can explain that it is above the limit."
 
 
 def answer(report: RunReport) -> str:
     """Return the answer to the question, for the audited observer, in sentences."""
-    attack, limit, between = report.attack, report.row.allowed.rho_alpha, _between(report)
-    who, held = observers.WHO[report.vantage], accounted(report)
+    row, attack, held = report.row, report.attack, accounted(report)
+    who, limit = observers.WHO[report.vantage], row.allowed.rho_alpha
     if report.alarms:
-        state = "alarm"
-    elif attack.advantage is None:
-        state = "one training"
-    else:
-        state = "too few" if between is not None and _says_little(report, between) else "measured"
-    low, high = between or (0.0, 1.0)
+        return ANSWERS["alarm"]
+    state = "one training" if attack.advantage is None else "measured"
+    if every_audit.state_words(report, row) is TOO_FEW:
+        state = "too few"
     rarely = f", except in up to {percent(held.exceeded)} of trainings"
-    at_most = f"theory allows at most {percent(share(limit))}"
     text = ANSWERS[state].format(
         who=f"{who[:1].upper()}{who[1:]}",
+        right=every_audit.cells(row)[0],
         belief=percent(attack.belief),
         rho_beta=f"{percent(held.rho_beta)}{rarely * math.isfinite(held.epsilon)}",
         trials=trials_of(report),
-        low=percent(low),
-        high=percent(high),
-        rate=percent(share(attack.advantage or 0.0)),
-        allowed="theory sets no limit" if limit >= 1 else at_most,
+        allowed="theory sets no limit"
+        if limit >= 1
+        else f"theory allows at most {percent(share(limit))}",
     )
-    if report.alarms:
-        return text
     return f"{text}{BY_CHANCE * (limit < (attack.advantage or 0.0))}{canaries(report)}"
-
-
-def _says_little(report: RunReport, between: Ends) -> bool:
-    wide = between[1] - between[0] >= VAGUE
-    return wide or every_audit.state_words(report, report.row) is TOO_FEW
-
-
-def _between(report: RunReport) -> Ends | None:
-    """Return the interval of how often the adversary is right; of one world, of its trials."""
-    if ends := shares(report.attack.interval):
-        return ends
-    wins, ties = report.details.empirical.wins, report.details.empirical.ties
-    if wins is None or ties is None:
-        return None
-    trials, confidence = report.details.trials, report.confidence
-    high = clopper_pearson(wins + ties, trials, confidence).high
-    return clopper_pearson(wins, trials, confidence).low, high
 
 
 def canaries(report: RunReport) -> str:
@@ -148,63 +124,21 @@ def released(report: RunReport) -> str:
     return release.decide("A release of one model", share(most), str(report.unit), "anyone with it")
 
 
-UNCLIPPED = "Gradients are not clipped: no DP guarantee."
-SEEDED = "This is a measurement: its noise comes from a seed and protects no one."
 REHEARSED = (
     "This rehearses the training of the same file: its noise comes from a seed and protects no one."
 )
-SIMULATED = SEEDED, REHEARSED
-OF_THE_SEED = "Anyone who knows the seed can remove the noise."
-OTHERWISE = (
-    "A training with the same settings has these limits if its noise is secret, drawn by the "
-    "operating system. To protect: fedsim train."
-)
-
-
-def _is_simulated(report: RunReport) -> bool:
-    rounding = report.details.mechanism.rounding
-    return rounding is not None and rounding.secure_aggregation == "simulated"
-
-
-CAUTIONS: tuple[tuple[Callable[[RunReport], bool], str, str], ...] = (
-    (
-        lambda report: not is_clipped(report),
-        UNCLIPPED,
-        "Nothing bounds what one record can change, so no amount of noise gives a guarantee.",
-    ),
-    (
-        lambda report: report.details.mechanism.sensitivity == "local",
-        "The noise was scaled to the attacked target: no DP guarantee.",
-        "Such a run measures how tight the theory is; the local sensitivity depends on the data.",
-    ),
-    (
-        lambda report: report.details.config["audit.mode"] == "oracle",
-        "This is an oracle audit: it protects no one.",
-        "The auditor computed the beliefs from the noise, which the clients disclosed. The numbers "
-        "equal the adversary's own.",
-    ),
-    (
-        _is_simulated,
-        "Secure aggregation was simulated: no DP guarantee.",
-        "The server saw every message, each with one client's share of the noise. The limits for "
-        "the server assume that secure aggregation hides the single messages.",
-    ),
-)
-"""When a run protects no person, or less than it seems to; title and text. The gravest first."""
 
 
 def cautions(report: RunReport) -> list[doc.Label]:
     """Return why the run protects no person, or less than it seems to; the gravest first."""
-    details = report.details
-    released, mechanism = details.released, details.mechanism
-    labels = [doc.Label(title, text) for applies, title, text in CAUTIONS if applies(report)]
-    if details.noise_source == "seed":
-        title = REHEARSED if details.job == "rehearsal" else SEEDED
-        labels.append(doc.Label(title, OF_THE_SEED if labels else f"{OF_THE_SEED} {OTHERWISE}"))
-    if not labels and not mechanism.dp_guarantee:
-        labels.append(doc.Label("Not a DP guarantee.", mechanism.dp_note))
+    labels = []
+    for each in report.findings:
+        if each.rule == NO_GUARANTEE:
+            title, _, text = each.sentence.partition(". ")
+            labels.append(doc.Label(f"{title.removesuffix('.')}.", text))
+    released = report.details.released
     if released is not None and released.trainings > 1:
-        cost = f": together they cost ε = {number(released.epsilon)}" * mechanism.dp_guarantee
+        cost = f": together they cost ε = {number(released.epsilon)}" * (not labels)
         labels.append(
             doc.Label(
                 f"{released.trainings} models of these people were released{cost}.",
@@ -252,7 +186,7 @@ def told(
         about=challenge_of(report),
         columns=3,
         remarks=[
-            *(each.title for each in labels if each.title == REHEARSED),
+            *([REHEARSED] if details.job == "rehearsal" else []),
             *facts,
             f"Model: {model_in_short(report)}",
             *_own_attacks(report),
@@ -264,7 +198,8 @@ def told(
         answer=lead,
         brief=question(report),
         legend=MEANT_OF_A_SEED if details.noise_source == "seed" else MEANT,
-        cautions=[each.title for each in labels if each.title not in SIMULATED],
+        # That the noise has a seed stands in the first line.
+        cautions=[each.title for each in labels if not SEEDED.startswith(each.title)],
         steps=decisions(report),
         sections=sections,
         purpose=about.purpose or f"{NOT_STATED} (run.purpose)",

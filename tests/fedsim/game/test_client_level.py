@@ -476,17 +476,15 @@ def test_the_report_names_the_client_and_its_data(small, tmp_path):
     report = directory.read_json("report.json")
     size = int((federation.load(config).client_of == 1).sum())
     assert report["unit"] == "client"
-    assert (
-        report["details"]["challenge"]["client"],
-        report["details"]["challenge"]["records"],
-    ) == (1, size)
-    assert report["details"]["challenge"]["record"] is None
-    assert report["details"]["empirical"]["sensitivity_bound"] == 1.0
+    details = report["details"]
+    target = {"client": 1, "records": size, "record": None}
+    assert target.items() <= details["challenge"].items()
+    assert details["empirical"]["sensitivity_bound"] == 1.0
     page = " ".join(unescape(directory.path.joinpath("report.html").read_text()).split())
     assert "tell whether one client's data were used" in page
     assert f"with all {size} records of client 1 or on D′, where the client has no records" in page
-    assert report["details"]["config"]["training.local-epochs"] == 2
-    assert report["details"]["config"]["training.batch-size"] == 3
-    assert "a client's data would have spent" in page
+    assert details["config"]["training.local-epochs"] == 2
+    assert details["config"]["training.batch-size"] == 3
+    assert "if the noise were secret" in page
     assert "replace neighbours at noise multiplier 0.750" in page
     assert "about the target record" not in page
