@@ -85,7 +85,7 @@ def _spent(run):
     """Return epsilon of all rounds of a run or a training, by its own report."""
     report = json.loads((run / "report.json").read_text())
     if report.get("kind") == "training":
-        return float(report["rounds"][-1]["epsilon"])
+        return float(report["details"]["rounds"][-1]["epsilon"])
     found, vantage = report["details"], report["vantage"]
     together = found["released"] or {"epsilon": found["budget"]["epsilon"][vantage]}
     return float(together["epsilon"])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim.commands import settings
-from fedsim.commands.answer import CONTRADICTED, Answer, fields_of_audit, lines
+from fedsim.commands.answer import Answer, fields_of_audit, lines
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
 from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -252,17 +252,17 @@ def trained(directory: RunDirectory) -> Training:
     """Return the answer of a finished training."""
     from fedsim.reports import model_card, training_report  # noqa: PLC0415  (torch is slow)
 
-    card, report = model_card.read_card(directory), directory.read_json("report.json")
-    return Training(
-        report=report,
-        status=CONTRADICTED if report["alarms"] else 0,
-        table=[{"observer": row.vantage, **row.epsilon} for row in card.privacy.towards],
-        path=directory.path,
-        page=directory.path / "report.html",
-        config=directory.config,
-        details=card,
-        _told=lambda: training_report.told(training_report.assemble(directory), card),
-    )
+    card = model_card.read_card(directory)
+    report = training_report.assemble(directory, card)
+    own: dict[str, Any] = {
+        "table": [{"observer": row.vantage, **row.epsilon} for row in card.privacy.towards],
+        "path": directory.path,
+        "page": directory.path / "report.html",
+        "config": directory.config,
+        "details": card,
+        "_told": lambda: training_report.told(report, card),
+    }
+    return Training(**fields_of_audit(report) | own)
 
 
 def load_model(path: Path | str, *, model: Network = None) -> "Module":

@@ -6,17 +6,21 @@ confidential: which client was missing when and why, and properties of each clie
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 
+import fedsim
 from adversaries.errors import InputError
-from fedsim.audits.results import verdicts
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.claim import Finding, Verdict
+from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.results.conditions import TRAINING
 from fedsim.audits.results.measured import RoundSeries
-from fedsim.audits.results.verdicts import StateWords
+from fedsim.audits.results.rows import Limit, Row, judged
 from fedsim.common import report_directory
-from fedsim.common.strict_json import report_json
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.learning.training.criterion import judge
@@ -26,13 +30,11 @@ from fedsim.reports.card_page import mechanism_towards
 from fedsim.reports.card_types import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html, release
-from fedsim.reports.document.first_screen import most, share
-from fedsim.reports.document.wording import counted, number, percent
+from fedsim.reports.document.first_screen import share
+from fedsim.reports.document.wording import counted
 from fedsim.reports.figures import training_figures
-from fedsim.reports.sections import reading
+from fedsim.reports.sections import every_audit, reading
 from fedsim.reports.sections.first import MEANT
-
-KIND = "training"
 
 
 @dataclass(frozen=True)
@@ -74,26 +76,21 @@ class Missing:
     reason: str
 
 
-@dataclass(frozen=True)
-class TrainingReport:
-    """What the server noted about a training. `contradictions`: alarms, in sentences."""
+@dataclass(frozen=True, kw_only=True)
+class TrainingDetails:
+    """What the report of a training alone has."""
 
-    name: str
-    contradictions: Sequence[str]
     rounds: Sequence[NotedRound]
     missing: Sequence[Missing]
+    guaranteed: bool
+    """Whether the card promises differential privacy."""
 
     @property
-    def alarms(self) -> int:
-        return len(self.contradictions)
+    def unguaranteed(self) -> bool:
+        return not self.guaranteed
 
-    def as_json(self) -> dict[str, Any]:
-        rounds = [
-            {name: value for name, value in vars(each).items() if value is not None}
-            for each in self.rounds
-        ]
-        return {"kind": KIND, **asdict(self), "alarms": self.alarms, "rounds": rounds}
 
+TrainingReport = AuditReport[TrainingDetails]
 
 PUBLIC = (
     "You may share the folder public/: the model, its description and its card. All of it is "
@@ -106,13 +103,13 @@ PRIVATE = (
 
 
 def write_training_report(directory: RunDirectory) -> TrainingReport:
-    card, report = model_card.read_card(directory), assemble(directory)
-    page = html.page(told(report, card))
-    report_directory.write_report(directory.path, report_json(report.as_json()), page)
+    card = model_card.read_card(directory)
+    report = assemble(directory, card)
+    report_directory.write_report(directory.path, report.report, html.page(told(report, card)))
     return report
 
 
-def assemble(directory: RunDirectory) -> TrainingReport:
+def assemble(directory: RunDirectory, card: ModelCard) -> TrainingReport:
     rounds: dict[int, NotedRound] = {}
     missing = []
     for event, _ in directory.events():
@@ -122,101 +119,92 @@ def assemble(directory: RunDirectory) -> TrainingReport:
             who = event.get("dropped", event.get("silent"))
             missing.append(Missing(who, event["of"], event["reason"]))
     course = [one for _, one in sorted(rounds.items())]
-    contradictions = []
+    raised = list[str]()
     if course:  # its last round has all alarms; early runs noted the limits alone
         limits, accused = course[-1].noise_at_most or {}, course[-1].noise_accused
         beyond = [name for name, limit in limits.items() if limit <= 1]
-        contradictions = alarms(beyond if accused is None else accused, limits)
-    run = directory.config.run
-    return TrainingReport(run.name, contradictions, course, missing)
+        raised = alarms(beyond if accused is None else accused, limits)
+    return report_of(directory.config, card, course, missing, raised)
 
 
-@dataclass(frozen=True)
-class Towards:
-    """What an observer may learn of a training; `right_at_most` is 1 where nothing is promised."""
+def report_of(
+    config: Config,
+    card: ModelCard,
+    course: Sequence[NotedRound],
+    missing: Sequence[Missing],
+    raised: Sequence[str],
+) -> TrainingReport:
+    """Return the report of a training; raised: alarms, in sentences."""
+    rows = [
+        Row(one.vantage, "not-measured", _limit(card.privacy, one), None, None, None, one.sees)
+        for one in card.privacy.towards
+    ]
+    return AuditReport(
+        kind=TRAINING,
+        name=config.run.name,
+        unit=card.privacy.unit,
+        verdict=Verdict.NO_CLAIM,
+        reasons=[],
+        claim=None,
+        delta=card.privacy.delta,
+        confidence=ALARM_CONFIDENCE,
+        vantage=config.federation.vantage.value,
+        rows=judged(rows, [row.observer for row in rows] if raised else []),
+        findings=[Finding(text.removesuffix("."), rule="noise") for text in raised],
+        alarms=len(raised),
+        details=TrainingDetails(rounds=course, missing=missing, guaranteed=card.privacy.guaranteed),
+        versions={"fedsim": fedsim.__version__},
+    )
 
-    name: str
-    words: StateWords
-    right_at_most: float
-    epsilon: float
-    sees: str
 
-
-def towards(report: TrainingReport, card: ModelCard) -> list[Towards]:
-    return [_towards(report, card, one) for one in card.privacy.towards]
-
-
-def _towards(report: TrainingReport, card: ModelCard, one: ReleasedTowards) -> Towards:
-    limit, words = _right_at_most(card.privacy, one), state(report, card)
-    if card.privacy.guaranteed and limit >= 1:
-        server = one.vantage == "server"
-        words = verdicts.MUST_BE_TRUSTED if server else verdicts.NO_PROTECTION
-    elif words is verdicts.AGREES:
-        words = verdicts.NOT_MEASURED  # the noise was measured, and no adversary
+def _limit(privacy: Privacy, one: ReleasedTowards) -> Limit:
     epsilon = next(iter(one.epsilon.values()), math.inf)
-    return Towards(one.vantage.replace("-", " "), words, limit, epsilon, one.sees)
-
-
-def _right_at_most(privacy: Privacy, one: ReleasedTowards) -> float:
     if not privacy.guaranteed:
-        return 1.0
+        return Limit.of_epsilon(math.inf, 1.0, "theory")
     try:
-        return share(rho_alpha(mechanism_towards(privacy, one)))
+        most = rho_alpha(mechanism_towards(privacy, one))
     except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
-        epsilon = next(iter(one.epsilon.values()), math.inf)
-        return share(advantage_of_epsilon(epsilon, privacy.delta))
-
-
-def state(report: TrainingReport, card: ModelCard) -> StateWords:
-    """Return the state of the training, whichever the observer."""
-    if report.alarms:
-        return verdicts.CONTRADICTED
-    if not card.privacy.guaranteed:
-        return verdicts.NO_GUARANTEE
-    watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
-    return verdicts.AGREES if watched else verdicts.NOT_MEASURED
+        most = advantage_of_epsilon(epsilon, privacy.delta)
+    return Limit.of_epsilon(epsilon, most, "theory")
 
 
 def told(report: TrainingReport, card: ModelCard) -> doc.Told:
     """Return what a training says, to the operator of the server."""
-    privacy, seen = card.privacy, towards(report, card)
-    of = "client with all its data" if privacy.unit == "client" else "record"
-    return doc.Told(
+    unit = card.privacy.unit
+    of = "client with all its data" if unit == "client" else "record"
+    return every_audit.told(
+        report,
+        about=f"one {of}, at most",
+        columns=(1, 2),
+        tells=True,
         kind="Training",
-        name=report.name,
-        report=report.as_json(),
         played=f"{counted(card.rounds, 'round')}, {counted(card.clients, 'client')}",
-        release=_release(report, card, seen),
+        release=_release(report, card),
         answer=[*_answer(card)],
         cautions=[f"Warning: {text}" for text in card.warnings],
-        alarms=report.contradictions,
-        observers=[_bar(each, card) for each in seen],
-        headings=("Observer", "Limit", f"ε (δ = {privacy.delta:.3g})"),
-        caption=f"How often an adversary can be right, at most, about whether one {of} was used.",
         legend=MEANT,
-        steps=_steps(report, card, seen),
-        sections=lambda: [*_sections(report, card, seen)],
+        steps=_steps(report, card),
+        sections=lambda: [*_sections(report, card)],
         purpose=card.purpose,
         data=f"{card.data}, {card.records} records of {card.clients} clients",
         date=card.created[:10],
-        limits=f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
+        limits=f"The guarantee is for one {unit} at a time. It covers what the rounds "
         "released. No attack on this training was simulated.",
     )
 
 
-def _sections(
-    report: TrainingReport, card: ModelCard, seen: Sequence[Towards]
-) -> Iterator[doc.Block]:
+def _sections(report: TrainingReport, card: ModelCard) -> Iterator[doc.Block]:
+    states = [every_audit.state_words(report, row) for row in every_audit.shown(report)]
     if card.privacy.guaranteed and not report.alarms and card.uncovered == []:
         yield doc.Prose(PUBLIC)
     yield from _figures(report)
-    yield reading.part([each.words for each in seen], attacked=False)
+    yield reading.part(states, attacked=False)
     if card.utility is not None:
         yield from model_quality.quality_of(card.utility, str)
-    if report.missing:
+    if report.details.missing:
         missing = [
             ["unknown" if one.client is None else f"client-{one.client}", one.of, one.reason]
-            for one in report.missing
+            for one in report.details.missing
         ]
         yield doc.Heading("Missing clients")
         yield doc.tabulated(["client", "of", "reason"], missing)
@@ -229,34 +217,16 @@ TRAINED = (
 OF_A_RECORD = "They are for one record: of a person with several, an adversary may learn more."
 
 
-def _cells(one: Towards, card: ModelCard) -> list[str]:
-    """Return the limits of an observer: of its right answers, and ε."""
-    if not card.privacy.guaranteed or math.isinf(one.epsilon):
-        return [percent(one.right_at_most), "none"]
-    return [most(2 * one.right_at_most - 1, one.epsilon), number(one.epsilon)]
-
-
-def _bar(one: Towards, card: ModelCard) -> doc.Bar:
-    return doc.Bar(
-        one.name,
-        doc.Mark(one.words.kind, one.words.text),
-        limit=one.right_at_most,
-        remark=one.sees,
-        cells=_cells(one, card),
-    )
-
-
-def _release(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> str:
-    """Return whether the model may be shared."""
-    if report.alarms:
-        return release.CONTRADICTED
+def _release(report: TrainingReport, card: ModelCard) -> str:
+    """Return whether the model of a training without alarms may be shared."""
     if not card.privacy.guaranteed:
         return release.UNPROTECTED
-    model = next((each for each in observers if each.name == "released model"), observers[-1])
+    rows = [*report.rows.values()]
+    model = report.rows.get("released-model", rows[-1]).allowed
     who, unit = "anyone with the model", card.privacy.unit
     sharing = "Sharing what the rounds released" if card.uncovered else "Sharing public/"
     covered = " ε does not cover all of public/: see the warnings." * bool(card.uncovered)
-    return f"{release.decide(sharing, model.right_at_most, unit, who)}{covered}"
+    return f"{release.decide(sharing, share(model.rho_alpha), unit, who)}{covered}"
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
@@ -271,24 +241,18 @@ def _answer(card: ModelCard) -> Iterator[str]:
     yield from filter(None, [reached, trained.rstrip(), advice, PRIVATE])
 
 
-def _steps(report: TrainingReport, card: ModelCard, observers: Sequence[Towards]) -> list[str]:
-    advice, guaranteed = state(report, card).advice, card.privacy.guaranteed
-    unlimited = [each.name for each in observers if each.right_at_most >= 1]
-    trusted = " and ".join(
-        "the operator of the server" if name == "server" else f"every {name}" for name in unlimited
-    )
-    public = guaranteed and not report.alarms
+def _steps(report: TrainingReport, card: ModelCard) -> list[str]:
+    public = card.privacy.guaranteed and not report.alarms
     steps = {
-        advice: bool(advice),
-        f"Decide whether you trust {trusted}: no noise protects from them.": guaranteed and trusted,
         "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
         "Decide whether the limit for anyone with the model is acceptable.": public,
     }
-    return [step for step, applies in steps.items() if applies]
+    decided = [step for step, applies in steps.items() if applies]
+    return [*every_audit.decisions(report, untold=lambda _: [], more=lambda _: ""), *decided]
 
 
 def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
-    rounds = report.rounds
+    rounds = report.details.rounds
     numbers = np.array([each.round for each in rounds], dtype=np.int64)
     if rounds and rounds[-1].accuracy is not None:
         values = [one.accuracy for one in rounds], [one.loss for one in rounds]

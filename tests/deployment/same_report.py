@@ -6,9 +6,13 @@ from pathlib import Path
 
 APART = {"created", "timing", "runtime"}
 
-first, second = (
-    json.loads((Path(run) / "report.json").read_text(encoding="utf-8")) for run in sys.argv[1:3]
-)
+
+def entries(run):
+    report = json.loads((Path(run) / "report.json").read_text(encoding="utf-8"))
+    return report | report.pop("details")
+
+
+first, second = map(entries, sys.argv[1:3])
 different = [
     name
     for name in sorted({*first, *second} - APART)

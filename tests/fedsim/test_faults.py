@@ -97,7 +97,9 @@ class Killed(BaseException):
 def _report(directory):
     """Return the report without what may differ: when the run was and how long it took."""
     report = json.loads((directory.path / "report.json").read_text(encoding="utf-8"))
-    return {name: value for name, value in report.items() if name not in ("created", "timing")}
+    for name in ("created", "timing"):
+        del report["details"][name]
+    return report
 
 
 MISSING = {

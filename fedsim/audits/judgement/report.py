@@ -80,9 +80,9 @@ class AuditReport(Generic[Details]):
         return self.row.attack
 
     @property
-    def unclipped(self) -> bool:
-        """Whether it is known that nothing bounds what one record or update can change."""
-        return getattr(self.details, "unclipped", False)
+    def unguaranteed(self) -> bool:
+        """Whether it is known that something is missing which every limit needs."""
+        return getattr(self.details, "unguaranteed", False)
 
     @property
     def epsilon(self) -> float | None:

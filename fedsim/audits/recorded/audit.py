@@ -107,7 +107,7 @@ class RecordedDetails:
         return self.facts.vantage == LOOP
 
     @property
-    def unclipped(self) -> bool:
+    def unguaranteed(self) -> bool:
         """Whether nothing bounds what one update can change."""
         found = self.release
         return found is not None and found.noise != "none" and found.noise_multiplier is None

@@ -45,18 +45,11 @@ OF_A_ROW: Mapping[str, str] = {
 OF_A_REPORT: Mapping[str, tuple[str, ...]] = {
     # Epsilon of everything released together, where the seed does not repeat the noise.
     "epsilon": ("details.released.epsilon", "details.released_epsilon"),
-    "accuracy": ("details.utility.accuracy.mean.-1",),
+    "accuracy": ("details.utility.accuracy.mean.-1", "details.rounds.-1.accuracy"),
     "alarms": ("alarms",),
     "missed": ("details.missed",),
 }
 """Names of a report's own numbers, which go before those of the row."""
-
-OF_A_TRAINING: Mapping[str, tuple[str, ...]] = {
-    "epsilon": ("rounds.-1.epsilon",),
-    "accuracy": ("rounds.-1.accuracy",),
-    "alarms": ("alarms",),
-}
-"""Names of the numbers of a training's report, which has no rows."""
 
 OPERATORS = {
     "<=": operator.le,
@@ -94,8 +87,8 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
             f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
         )
     condition = Condition(match["name"], match["operator"], float(match["limit"]))
-    if not any(_paths(kind, condition.name, "") for kind in kinds):
-        known = sorted(OF_A_TRAINING if [*kinds] == [TRAINING] else {*OF_A_ROW, *OF_A_REPORT})
+    if not _paths(condition.name, ""):
+        known = sorted({*OF_A_ROW, *OF_A_REPORT})
         raise InputError(
             f"--fail-if: the report of a {' or '.join(kinds)} has no number '{condition.name}'; it "
             f"has {', '.join(known)}, and rows.OBSERVER.NAME"
@@ -115,7 +108,7 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
 
 def number_at(report: Mapping[str, Any], name: str) -> float | None:
     """Return the number that a name stands for; None where there is none."""
-    paths = _paths(kind_of(report), name, str(report.get("vantage")))
+    paths = _paths(name, str(report.get("vantage")))
     found = (_value(report, path.split(".")) for path in paths)
     return next((each for each in found if each is not None), None)
 
@@ -132,10 +125,8 @@ def kind_of(report: Mapping[str, Any]) -> str:
     return str(report.get("kind", RUN))
 
 
-def _paths(kind: str, name: str, vantage: str) -> tuple[str, ...]:
-    """Return the paths of a name in a kind of report, of which the first with a number counts."""
-    if kind == TRAINING:
-        return OF_A_TRAINING.get(name, ())
+def _paths(name: str, vantage: str) -> tuple[str, ...]:
+    """Return the paths of a name in a report, of which the first with a number counts."""
     observer, own = vantage, name
     if name.startswith("rows."):
         observer, _, own = name.removeprefix("rows.").partition(".")

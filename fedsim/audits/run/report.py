@@ -194,7 +194,7 @@ class RunDetails:
     """Number of checks that an honest run could fail by chance, each rarely."""
 
     @property
-    def unclipped(self) -> bool:
+    def unguaranteed(self) -> bool:
         return not self.mechanism.clipping
 
     @property

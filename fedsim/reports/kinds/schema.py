@@ -8,8 +8,9 @@ from fedsim.audits.judgement.canary_scores import ScoresDetails
 from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.loop.audit import LoopDetails
 from fedsim.audits.recorded.audit import RecordedDetails
-from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, SCORES, TRANSCRIPT
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, SCORES, TRAINING, TRANSCRIPT
 from fedsim.audits.run.report import RunDetails
+from fedsim.reports.training_report import TrainingDetails
 
 DETAILS: dict[str, type] = {
     RUN: RunDetails,
@@ -18,6 +19,7 @@ DETAILS: dict[str, type] = {
     TRANSCRIPT: RecordedDetails,
     LIVE: LiveDetails,
     SCORES: ScoresDetails,
+    TRAINING: TrainingDetails,
 }
 
 

@@ -346,12 +346,12 @@ def _of_training(result: Result) -> Remade:
     privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
         raise _OtherCardError(f"does not follow from the ledger: {apart}")
-    made = training_report.assemble(directory)
+    made = training_report.assemble(directory, card)
     pages = {
         PAGE: html.page(training_report.told(made, card)).encode(),
         model_card.PAGE: card_page.as_markdown_page(card).encode(),
     }
-    return Remade(report_json(made.as_json()), pages)
+    return Remade(made.report, pages)
 
 
 def _of_transcript(result: Result) -> Remade:

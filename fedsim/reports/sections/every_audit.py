@@ -49,7 +49,7 @@ def mark(report: AuditReport[Any], row: Row) -> doc.Mark:
 
 
 def _unlimited(report: AuditReport[Any], row: Row) -> StateWords:
-    if report.unclipped:
+    if report.unguaranteed:
         return verdicts.NO_GUARANTEE
     if row.limit is not None and math.isfinite(row.limit.epsilon):
         return verdicts.NO_LIMIT
@@ -76,7 +76,7 @@ def epsilon(row: Row) -> str:
     return number(row.epsilon) if math.isfinite(row.epsilon or 0.0) else "none"
 
 
-def _bar(report: AuditReport[Any], row: Row, columns: int) -> doc.Bar:
+def _bar(report: AuditReport[Any], row: Row, columns: Sequence[int], tells: bool) -> doc.Bar:
     attack, limit = row.attack, row.limit
     point = None if attack is None else attack.advantage
     return doc.Bar(
@@ -87,8 +87,8 @@ def _bar(report: AuditReport[Any], row: Row, columns: int) -> doc.Bar:
         None if limit is None else share(limit.rho_alpha),
         remark=row.note,
         by="theory" if limit is None else BY[limit.source],
-        tells=False,
-        cells=cells(row)[:columns],
+        tells=tells,
+        cells=[cells(row)[place] for place in columns],
     )
 
 
@@ -106,8 +106,9 @@ def told(
     report: AuditReport[Any],
     *,
     about: str,
-    remarks: Sequence[str],
-    columns: int = 4,
+    remarks: Sequence[str] = (),
+    columns: Sequence[int] = (0, 1, 2, 3),
+    tells: bool = False,
     **own: Any,
 ) -> doc.Told:
     """Return what an audit says.
@@ -115,14 +116,15 @@ def told(
     Args:
         about: what the right answers are about, such as "the target record".
         remarks: for a terminal, behind those of every audit.
-        columns: how many of `cells` the table has.
+        columns: which of `cells` the table has.
+        tells: whether the limit and the note of an observer stand beside its bar.
         own: the fields of `Told` that the kind fills; those of every audit are left out.
     """
     rows, words = shown(report), state_words(report, report.row)
     measured = any(row.interval for row in rows)
     intervals = f" ({percent(report.confidence)} intervals)" * measured
     at_delta = "ε" if report.delta is None else f"ε (δ = {report.delta:.3g})"
-    headings = "Observer", "Right answers", "Limit", at_delta, "at least"
+    headings = "Right answers", "Limit", at_delta, "at least"
     if is_contradicted(report):
         own["release"] = release.CONTRADICTED
     return doc.Told(
@@ -130,10 +132,10 @@ def told(
         report=report.report,
         alarms=[each.sentence for each in report.findings if each.breaks],
         alarming=words.kind == "alarm" or report.verdict is Verdict.CONVICTED,
-        observers=[_bar(report, row, columns) for row in rows],
-        headings=headings[: columns + 1],
+        observers=[_bar(report, row, columns, tells) for row in rows],
+        headings=["Observer", *(headings[place] for place in columns)],
         caption=f"Right answers about {about}{intervals}.",
-        remarks=[_power(report), *remarks],
+        remarks=[*([_power(report)] if report.row.attack or report.row.noise else ()), *remarks],
         **own,
     )
 

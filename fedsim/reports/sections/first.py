@@ -184,7 +184,7 @@ def told(
     return every_audit.told(
         report,
         about=challenge_of(report),
-        columns=3,
+        columns=(0, 1, 2),
         remarks=[
             *([REHEARSED] if details.job == "rehearsal" else []),
             *facts,

@@ -61,7 +61,6 @@ def test_what_was_not_measured_passes_no_gate(name, operator):
         ("advantag > .1", RUN, "it has accuracy, advantage, advantage.high"),
         ("rows.server.limit.epsilon > 1", RUN, "has no number 'rows.server.limit.epsilon'"),
         ("__import__('os').getpid() > 1", RUN, "has no number '__import__"),
-        ("rho_alpha > 1", TRAINING, "it has accuracy, alarms, epsilon"),
         *((text, RUN, "is not a condition") for text in ("", "advantage", "> 1", "alarms => 1")),
         *((f"alarms > {each}", RUN, "is not a condition") for each in ("nan", "1e999", "1_0")),
     ],
@@ -72,6 +71,9 @@ def test_a_typing_error_is_found_before_the_run(text, kind, says):
     assert says in str(refused.value)
 
 
-def test_a_training_has_the_numbers_of_its_last_round():
-    report = {"kind": TRAINING, "alarms": 0, "rounds": [{"epsilon": 1.0}, {"epsilon": 2.5}]}
+def test_a_training_has_the_accuracy_of_its_last_round_and_the_limits_of_its_observers():
+    details = {"rounds": [{"accuracy": 0.1}, {"accuracy": 0.5}]}
+    rows = {"participant": {"limit": {"epsilon": 2.5}}}
+    report = {"kind": TRAINING, "vantage": "participant", "rows": rows, "details": details}
     assert complaint(parse("epsilon > 2", [TRAINING]), report) == "epsilon > 2: it is 2.5"
+    assert complaint(parse("accuracy < 0.6", [TRAINING]), report) == "accuracy < 0.6: it is 0.5"

@@ -31,7 +31,7 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(fedsim, small, tmp_
     status, said, _ = fedsim("report", out, "--json")
     report = json.loads(said)
     assert (status, report["kind"], report["alarms"]) == (0, "training", 0)
-    assert set(report["rounds"][-1]["noise_at_most"]) == {
+    assert set(report["details"]["rounds"][-1]["noise_at_most"]) == {
         "sum",
         *(f"client-{client}" for client in range(3)),
     }

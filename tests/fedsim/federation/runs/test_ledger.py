@@ -574,7 +574,7 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(mak
     assert report["details"]["mechanism"]["steps"] == 5
     assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(closed_form(5))
     assert any("released 2 rounds of the same trials" in text for text in doubts(report))
-    other = page.write_report(directory, delta=0.05).budget
+    other = page.write_report(directory, delta=0.05).details.budget
     assert other.epsilon["participant"] == PLD.epsilon(Mechanism.alike(Z, 5), 0.05)
     assert len(other.epsilon_by_round) == 3
     assert other.delta == 0.05

@@ -8,7 +8,8 @@ from fedsim.audits.results.conditions import parse
 from fedsim.reports.document import first_screen, html, release
 from fedsim.reports.document.blocks import Bar, Bars, Mark, Told
 
-REPORT = {"kind": "training", "alarms": 0, "rounds": [{"epsilon": 2.5, "accuracy": None}]}
+ROWS = {"participant": {"limit": {"epsilon": 2.5}}}
+REPORT = {"kind": "training", "alarms": 0, "vantage": "participant", "rows": ROWS}
 
 
 def marks(bar):
