@@ -24,7 +24,8 @@ from fedsim.reports.sections import section as facts
 
 GAME = """
 <p>The game: every trial trains the federation anew, on D with {{ facts.challenge_of(report) }} or
-on D′, {{ other_world[report.unit, details.neighbouring] }}. The adversary
+on D′, {{ other_world[report.unit, details.neighbouring].format(
+replacements.get(details.challenge.kind, "the original record")) }}. The adversary
 {{ "knows" if details.config["audit.mode"] in informed else "may know" }} both, and the
 mechanism.</p>
 """
@@ -32,7 +33,7 @@ mechanism.</p>
 OTHER_WORLD = {
     ("client", "replace"): "where the same number of other records takes their place",
     ("client", "add-remove"): "where the client has no records and its update is 0",
-    ("record", "replace"): "the same data with another in its place",
+    ("record", "replace"): "the same data with {} in its place",
     ("record", "add-remove"): "the same data without it",
 }
 
@@ -424,6 +425,7 @@ KNOWN: Mapping[str, Any] = {
     "trust": {trust.value: trust.model.words for trust in Trust},
     "informed": ("participant", "oracle"),
     "other_world": OTHER_WORLD,
+    "replacements": {"record": "another record", "gradient": "its opposite"},
     "residuals_mean": RESIDUALS_MEAN,
     "unclipped": UNCLIPPED,
     "canary_bounds": CANARY_BOUNDS,
