@@ -3,13 +3,14 @@
 
 def raised(report):
     """Return the alarms by the rule that raised each."""
-    return {each["rule"]: each["why"] for each in _findings(report) if each["severity"] == "alarm"}
+    return {each["rule"]: each["why"] for each in _of(report, "alarm")}
 
 
 def doubts(report):
     """Return the cautions."""
-    return [each["why"] for each in _findings(report) if each["severity"] == "caution"]
+    return [each["why"] for each in _of(report, "caution")]
 
 
-def _findings(report):
-    return (report if isinstance(report, dict) else report.report)["findings"]
+def _of(report, severity):
+    values = report if isinstance(report, dict) else report.report
+    return [each for each in values["findings"] if each["severity"] == severity]

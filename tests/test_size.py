@@ -37,7 +37,7 @@ HELD = {
     "fedsim/federation": 8_200,
     "fedsim/deployment": 2_300,
     "fedsim/audits": 12_100,
-    "fedsim/reports": 7_500,
+    "fedsim/reports": 7_300,
     "fedsim/studies": 4_700,
     "fedsim/commands": 4_800,
     "papers": 6_900,

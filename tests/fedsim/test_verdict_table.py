@@ -213,6 +213,7 @@ RUNS = [
     ((0.1, 0.2), 1.0, 2.0, True, ["noise_of_sums"], True, "contradicted"),
     ((0.1, 0.2), 0.3, 2.0, True, ["noise_of_sums"], False, "below"),
     ((0.1, 0.2), 0.3, 2.0, True, ["advantage_released-model"], True, "below"),
+    ((0.1, 0.2), 0.3, 2.0, True, ["curve_participant"], False, "contradicted"),
 ]
 
 

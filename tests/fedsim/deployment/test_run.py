@@ -380,9 +380,8 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     deployed, expected = RunDirectory.open(out).read_arrays("transcript.npz"), run(config)
     for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
         np.testing.assert_array_equal(deployed[name], expected[name], err_msg=name)
-    assert (
-        RunDirectory.open(out).read_json("report.json")["details"]["runtime"] == "Flower deployment"
-    )
+    report = RunDirectory.open(out).read_json("report.json")
+    assert report["details"]["runtime"] == "Flower deployment"
     checked = _deploy("check", server_up)
     assert checked.returncode == 0, checked.stdout
 

@@ -95,10 +95,8 @@ def test_privacy_stands_beside_what_it_costs(of):
     rows = _side_by_side([report])
     row = next(row for row in rows if row["vantage"] == "participant")
     limit = report.rows["participant"].limit
-    assert (row["criterion"], row["value"]) == (
-        "accuracy",
-        report.details.utility.accuracy.mean[-1],
-    )
+    accuracy = report.details.utility.accuracy.mean[-1]
+    assert (row["criterion"], row["value"]) == ("accuracy", accuracy)
     assert (row["tail_limit"], row["delta"]) == (limit.exceeded, report.delta)
     shown = " ".join(_shown([report]).split())
     page = fragment(comparison.blocks(rows))
@@ -164,10 +162,9 @@ def test_uneven_classes_are_compared_by_their_criterion(written):
     report = written("central").report
 
     def ranking(area):
-        measured = replace(
-            report.details.utility.measured, of_class=(90, 10), area_under_curve=area
-        )
-        return _with(report, utility=replace(report.details.utility, measured=measured))
+        utility = report.details.utility
+        measured = replace(utility.measured, of_class=(90, 10), area_under_curve=area)
+        return _with(report, utility=replace(utility, measured=measured))
 
     rows = _side_by_side([ranking(0.7), ranking(0.75)])
     assert {(row["criterion"], row["value"]) for row in rows} == {("AUC", 0.7), ("AUC", 0.75)}

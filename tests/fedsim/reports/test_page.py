@@ -474,7 +474,7 @@ def test_the_first_screen_is_an_answer_a_figure_a_table_and_what_to_decide(writt
         screen = page[page.index('<section class="verdict') :].partition("<h2")[0]
         screen += page.partition('class="first-told"')[2].partition("</section>")[0]
         words = re.sub("<[^>]+>", " ", re.sub("<svg.*?</svg>", "", screen, flags=re.S)).split()
-        assert len(words) <= 160, (kind, len(words))
+        assert len(words) <= 150, (kind, len(words))
         folded = page.partition('<details id="gate">')[2]
         assert ("--fail-if" in folded, "--fail-if" in screen) == (True, False)
         assert "Release nothing of this run" in screen or "Do not release" in screen
@@ -536,23 +536,6 @@ def test_every_epsilon_stands_whole_on_a_narrow_terminal(kind, written):
 
 
 # The rows
-
-
-def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
-    for kind in ("central", "local", "server", "unclipped", "one training"):
-        report = written(kind).report
-        states = [
-            (every_audit.named(row.observer), every_audit.mark(report, row).text)
-            for row in every_audit.shown(report)
-        ]
-        text, terminal = words_of(report), shown(report)
-        places = [text.index(f"{name.capitalize()} {state}.") for name, state in states]
-        assert places == sorted(places)
-        lines = [
-            re.search(rf"^{name}  .*  {re.escape(state.lower())} *$", terminal, re.M).start()
-            for name, state in states
-        ]
-        assert lines == sorted(lines)
 
 
 def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
@@ -639,9 +622,3 @@ def test_a_model_is_judged_by_the_criterion_of_its_task(report):
         changed = _with(report, utility=replace(report.details.utility, measured=measured))
         assert words in words_of(changed)
         assert ("not shown to have learnt" in words_of(changed)) == (not learnt)
-
-
-def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
-    measured = replace(report.details.utility.measured, majority=0.37124999, accuracy=0.37124999)
-    at_baseline = _with(report, utility=replace(report.details.utility, measured=measured))
-    assert "not shown to have learnt" in words_of(at_baseline)

@@ -58,9 +58,8 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
     spent = directory.read_arrays("transcript.npz")["epsilon_spent"]
     unprotected = np.isinf(spent[:, 1, -1])
     assert np.flatnonzero(unprotected).tolist() == [told]
-    assert report.details.budget.epsilon["participant"] == pytest.approx(
-        spent[~unprotected, 1].max()
-    )
+    budget = report.details.budget
+    assert budget.epsilon["participant"] == pytest.approx(spent[~unprotected, 1].max())
     page = " ".join(directory.path.joinpath("report.html").read_text().split())
     assert (
         "The messages were integers, aggregated in the clear: a simulation of secure aggregation"

@@ -1,12 +1,10 @@
 """The verdict of a run: states and their order."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
-from fedsim.audits.results.rows import standing
-from fedsim.audits.run import audit, rows
+from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
 
 from .games import ROUNDS, TRIALS, gaussian_game
@@ -63,17 +61,6 @@ def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_st
     assert server.limit.epsilon == math.inf
     assert (released.standing, released.attack) == ("not-measured", None)
     assert released.limit.rho_alpha == _towards(report, "participant").limit.rho_alpha
-
-
-@pytest.mark.parametrize("alarm", ["advantage_server", "curve_server"])
-def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm, of):
-    report = _report(of(2000), 0.3, 2000)
-    states = {}
-    for vantage in ("participant", "server"):
-        row = replace(_towards(report, vantage), attack=report.attack)
-        alarmed = rows.alarmed([alarm], "participant", vantage)
-        states[vantage] = standing(row, alarmed=alarmed)
-    assert (states["participant"], states["server"]) == ("below", "contradicted")
 
 
 def test_a_single_training_is_no_test(of):

@@ -319,11 +319,9 @@ def test_a_report_at_another_delta_restates_the_budget(fedsim, experiment, tmp_p
         assert len(spent) == report["details"]["rounds"] == 2
         assert spent[-1] == report["details"]["budget"]["epsilon"]["participant"]
         assert spent[-1] == pytest.approx(report["rows"]["participant"]["limit"]["epsilon"])
-    assert (
-        second["details"]["budget"]["epsilon_by_round"]
-        > first["details"]["budget"]["epsilon_by_round"]
-    )
-    assert second["details"]["budget"]["stop_at_delta"] == first["details"]["budget"]["delta"]
+    early, late = first["details"]["budget"], second["details"]["budget"]
+    assert late["epsilon_by_round"] > early["epsilon_by_round"]
+    assert late["stop_at_delta"] == early["delta"]
     status, out, _ = fedsim("report", tmp_path / "run")
     assert status == 0
     assert "stopped after 2 of 3 rounds" in " ".join(out.split())

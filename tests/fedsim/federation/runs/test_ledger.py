@@ -559,17 +559,10 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(mak
     config = make(SYSTEM, {"trials.batch": 4, "privacy.stop-at": enough})
     assert opened(config).path == directory.path
     report = execute(config, directory)
-    assert report["details"]["released"]["epsilon"] == pytest.approx(closed_form(32))
-    assert (
-        report["details"]["released"]["trainings"],
-        report["details"]["released"]["rounds"],
-    ) == (8, 32)
-    found = report["details"]["budget"]
-    assert (found["earlier_attempts"], found["rounds_run"], report["details"]["rounds"]) == (
-        2,
-        3,
-        3,
-    )
+    everything, found = report["details"]["released"], report["details"]["budget"]
+    assert everything["epsilon"] == pytest.approx(closed_form(32))
+    assert (everything["trainings"], everything["rounds"]) == (8, 32)
+    assert (found["earlier_attempts"], found["rounds_run"]) == (2, 3)
     np.testing.assert_allclose(found["epsilon_by_round"], [closed_form(n) for n in (3, 4, 5)])
     assert report["details"]["mechanism"]["steps"] == 5
     assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(closed_form(5))
