@@ -235,6 +235,7 @@ def answer_of(
         read: its report.
         transcript: arrays of its transcript by name.
     """
+    from fedsim.audits.run import report as results  # noqa: PLC0415
     from fedsim.reports import page  # noqa: PLC0415
 
     return Run(
@@ -243,7 +244,7 @@ def answer_of(
         page=directory.path / "report.html",
         config=directory.config,
         transcript=transcript,
-        warnings=[each.sentence for each in read.findings if not each.breaks],
+        warnings=results.cautions(read),
         _told=lambda: page.told(read, page.Pictures(read, transcript), page.about(directory)),
     )
 

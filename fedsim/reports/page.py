@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
+from fedsim.audits.run import report as results
 from fedsim.audits.run.audit import assemble
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.report import RunReport
@@ -57,10 +58,8 @@ def told(
 
     def made() -> list[doc.Block]:
         notes: list[doc.Block] = [*first.cautions(report)]
-        if doubts := [
-            each.sentence for each in report.findings if not each.breaks and not each.rule
-        ]:
-            notes.append(doc.Bullets(doubts))
+        if others := results.cautions(report):
+            notes.append(doc.Bullets(others))
         if (command := first.choose(report)) and not report.alarms:
             notes.append(doc.Prose(["For lower limits: ", doc.Code(command)]))
         parts = evidence.parts(report, drawn.drawn, about.target, sections)

@@ -211,6 +211,11 @@ NO_GUARANTEE = "no-guarantee"
 """Rule of the cautions that say why a run has no guarantee."""
 
 
+def cautions(report: RunReport) -> list[str]:
+    """Return what a reader of the numbers should know, without why there is no guarantee."""
+    return [each.sentence for each in report.findings if not each.rule]
+
+
 def accounted(report: RunReport) -> theory.Accounted:
     """Return the bounds at the configured vantage, by the configured accountant."""
     limit = report.row.allowed
