@@ -200,6 +200,7 @@ def told(
         legend=MEANT_OF_A_SEED if details.noise_source == "seed" else MEANT,
         # That the noise has a seed stands in the first line.
         cautions=[each.title for each in labels if not SEEDED.startswith(each.title)],
+        more=lambda: [_in_full(report)],
         steps=decisions(report),
         sections=sections,
         purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
@@ -212,6 +213,16 @@ def told(
             " in its directory.",
         ),
     )
+
+
+def _in_full(report: RunReport) -> doc.Listing:
+    """Return every observer's numbers, for a terminal."""
+    entries = [
+        (f"{every_audit.named(row.observer)}: {heading}", f"{text} {detail}".rstrip())
+        for row in every_audit.shown(report)
+        for heading, (text, detail) in observers.numbers(row).items()
+    ]
+    return doc.Listing(entries)
 
 
 def _own_attacks(report: RunReport) -> Iterator[str]:
