@@ -1,12 +1,11 @@
 """The worker of a campaign: it trains one batch of trials in its own in-process federation."""
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 from fedsim import client_app
 from fedsim.common import device
-from fedsim.configuration import from_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.runtimes.workers import ONE_AT_A_TIME, BatchTask, Done, check_program
 from fedsim.federation.server import experiment
@@ -20,14 +19,12 @@ def train_batch(task: BatchTask) -> Done:
     """
     with ONE_AT_A_TIME:
         logging.getLogger("flwr").setLevel(logging.WARNING)
-        config = from_run_config(task.run_config)
+        batch, config = task.batch, task.batch.plan.config
         check_program(config, task.program)
-        plan = replace(task.batch.plan, config=config)
-        loaded = plan.federation()
+        loaded = batch.plan.federation()
         if loaded.device.type == "cpu":
             device.single_threaded_kernels()
-        grid = InProcessGrid(client_app.app, config.federation.clients, task.run_config)
-        batch = replace(task.batch, plan=plan)
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         events: list[dict[str, Any]] = []
 
         def note(**event: Any) -> None:

@@ -29,7 +29,7 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from ipaddress import ip_address
 from itertools import islice
@@ -44,8 +44,9 @@ import adversaries
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import device, installation
+from fedsim.common.parent import end_with_parent
 from fedsim.common.strict_json import strict_json
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar
 from fedsim.configuration.campaign import RunConfig
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server.batch import Batch
@@ -128,14 +129,13 @@ class Pool:
         executor: takes their tasks.
         lost: errors of a task whose worker, or scheduler, is lost.
         width: returns the number of tasks that keep all workers busy.
-        settings: returns the keys that differ in a worker's configuration: its share of its
-            machine.
+        configured: returns a run's settings with a worker's share of its machine.
     """
 
     executor: Executor
     lost: tuple[type[Exception], ...]
     width: Callable[[], int]
-    settings: Callable[[RunConfig], dict[str, Scalar]]
+    configured: Callable[[RunConfig], RunConfig]
 
     @contextmanager
     def in_one_line(self, continues: str) -> Iterator[None]:
@@ -184,16 +184,14 @@ def opened(workers: Workers, say: Callable[[str], None]) -> Iterator[Pool]:
 def _local(workers: int) -> Iterator[Pool]:
     """Yield processes of this machine, each with its share of the cores, the memory or the GPUs."""
 
-    def settings(run: RunConfig) -> dict[str, Scalar]:
-        threads = run.threads or max(1, device.threads(0) // workers)
-        own: dict[str, Scalar] = {"run.threads": threads}
+    def configured(run: RunConfig) -> RunConfig:
         where, sharing = device.resolve(run.device), workers
+        own: dict[str, Scalar] = {"threads": run.threads or max(1, device.threads(0) // workers)}
         if where.type == "cuda":
             sharing = -(-workers // torch.cuda.device_count())
         if sharing > 1:
-            limit = memory_limit(run.memory_limit, where)
-            own["run.max-memory"] = f"{limit // sharing}B"
-        return own
+            own["max_memory"] = f"{memory_limit(run.memory_limit, where) // sharing}B"
+        return run.model_copy(update=own)
 
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
@@ -201,7 +199,7 @@ def _local(workers: int) -> Iterator[Pool]:
     gpus = named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
     executor = ProcessPoolExecutor(workers, context, _begin, (context.Value("i", 0), gpus))
     try:
-        yield Pool(executor, (BrokenProcessPool,), lambda: workers + 1, settings)
+        yield Pool(executor, (BrokenProcessPool,), lambda: workers + 1, configured)
     finally:
         # The executor would wait for the running tasks; of ended processes it joins what is left.
         for process in set(multiprocessing.active_children()) - others:
@@ -217,14 +215,7 @@ def _begin(counter: Any, gpus: list[str]) -> None:
         turn, counter.value = counter.value, counter.value + 1
     if gpus:  # CUDA reads the variable at its first use
         os.environ[VISIBLE] = gpus[turn % len(gpus)]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)  # else a killed command would leave its workers waiting for tasks
+    end_with_parent()  # else a killed command would leave its workers waiting for tasks
 
 
 @contextmanager
@@ -264,7 +255,8 @@ def _cluster(address: Address) -> Iterator[Pool]:
             executor,
             lost,
             lambda: len(client.nthreads()) + 1,
-            lambda run: {"run.threads": run.threads or 1},  # a worker has one core
+            # A worker has one core.
+            lambda run: run.model_copy(update={"threads": run.threads or 1}),
         )
     finally:
         executor.shutdown(wait=False)
@@ -283,13 +275,10 @@ class BatchTask:
     """A batch of trials for a worker.
 
     Attributes:
-        run_config: the configuration with the worker's share of its machine, as Flower's run
-            config.
         program: the program of the process that runs the campaign.
-        batch: the batch, as that process has it.
+        batch: the batch, whose plan has the worker's share of its machine.
     """
 
-    run_config: dict[str, Scalar]
     program: dict[str, str]
     batch: Batch
 
@@ -360,14 +349,14 @@ def train_elsewhere(
     Raises RuntimeError if a worker was lost.
     """
     config, waiting = campaign.plan.config, iter(left)
-    run_config = to_run_config(config) | pool.settings(config.run)
-    here = program(config)
+    own = config.model_copy(update={"run": pool.configured(config.run)})
+    plan, here = replace(campaign.plan, config=own), program(config)
     away: dict[Future[Done], tuple[range, list[float]]] = {}
     with pool.in_one_line(campaign.directory.resumed_by):
         while True:
             for trials in islice(waiting, max(0, pool.width() - len(away))):
                 epsilons = _charged(campaign, trials)
-                task = BatchTask(run_config, here, campaign.batch(trials))
+                task = BatchTask(here, replace(campaign.batch(trials), plan=plan))
                 away[pool.executor.submit(train, task)] = trials, epsilons
             if not away:
                 return

@@ -73,8 +73,10 @@ class Backwards(Executor):
 
 
 def _pool(**how):
-    settings = {"run.threads": 1}
-    return Pool(Backwards(**how), (BrokenProcessPool,), lambda: 3, lambda run: settings)
+    def configured(run):
+        return run.model_copy(update={"threads": 1})
+
+    return Pool(Backwards(**how), (BrokenProcessPool,), lambda: 3, configured)
 
 
 def _carried_out(config, path, pool=None):
@@ -134,9 +136,9 @@ def test_noise_that_cannot_be_drawn_again_is_refused():
 
 def test_workers_share_the_cores_and_the_memory(small):
     with opened(2, print) as pool:
-        own = pool.settings(small({"run.max-memory": "4GB", "run.device": "cpu"}).run)
-        three = pool.settings(small({"run.threads": 3, "run.device": "cpu"}).run)
-    assert (own["run.max-memory"], three["run.threads"]) == ("2000000000B", 3)
+        own = pool.configured(small({"run.max-memory": "4GB", "run.device": "cpu"}).run)
+        three = pool.configured(small({"run.threads": 3, "run.device": "cpu"}).run)
+    assert (own.max_memory, three.threads) == ("2000000000B", 3)
 
 
 def _when(folder, pattern, act):
