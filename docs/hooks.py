@@ -7,6 +7,7 @@ they write is kept, so that no page is older than the code that it describes.
 import inspect
 import json
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -77,6 +78,7 @@ def generated_pages() -> dict[str, str]:
         COMMANDS: "\n".join(_commands_page()),
         "reference/report-schema.md": "\n".join(_schema_page()),
         "reference/functions.md": "\n".join(_functions_page()),
+        "reference/client-files.md": "\n".join(_client_page()),
     } | {_place(name): "\n".join(_command_page(name)) for name in main.everything()}
 
 
@@ -90,6 +92,22 @@ def _functions_page() -> Iterator[str]:
     yield "Made from the docstrings. What they are for, with examples: [Python API](api.md)."
     for name, module in sorted(fedsim.API.items(), key=lambda each: (each[0][0].isupper(), each)):
         yield f"\n## fedsim.{name} {{: #fedsim.{name} }}\n\n::: {module}.{name}"
+
+
+# --- What a client runs
+
+
+def _client_page() -> Iterator[str]:
+    files = runpy.run_path(str(ROOT / "docs" / "client_files.py"))["of_client"]()
+    yield "# What a client runs\n"
+    yield (
+        f"The {len(files)} files of {sum(lines for lines, _ in files.values()):,} lines that a "
+        "client's process loads for a training. Calibration, canaries, attacks, and what only some "
+        "networks, accountants or data sets need come on top, where a request asks for them.\n"
+    )
+    yield "| file | lines | what it is for |\n|---|---|---|"
+    for path, (lines, words) in files.items():
+        yield f"| `{path}` | {lines} | {_cell(words)} |"
 
 
 # --- Configuration keys

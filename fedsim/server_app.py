@@ -27,7 +27,7 @@ from fedsim.federation.server.polling import PollingGrid
 from fedsim.game import record_display
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
-from fedsim.learning.data import distribution
+from fedsim.learning.data import dealing
 from fedsim.learning.training import models, saved_model
 
 app = ServerApp()
@@ -146,7 +146,7 @@ def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> di
         "challenge": asdict(plan.challenge()),
         "client_sizes": [len(loaded.owned_by(client)) for client in clients],
         "mean_label_skew": round(
-            distribution.hold(loaded.split, loaded.client_of, len(clients)).mean_skew, 4
+            dealing.hold(loaded.split, loaded.client_of, len(clients)).mean_skew, 4
         ),
         "dataset": loaded.split.dataset.name,
         "held_out": len(loaded.split.held_out),

@@ -45,6 +45,8 @@ GUARANTEES = {
     "accounting": (
         (
             "fedsim/privacy/accounting.py",
+            "fedsim/privacy/composition.py",
+            "fedsim/privacy/renyi.py",
             "fedsim/privacy/loss_distribution.py",
             "fedsim/privacy/identifiability.py",
             "fedsim/privacy/releases.py",

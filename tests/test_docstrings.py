@@ -27,6 +27,8 @@ ROOMS = (
     "fedsim/learning/training/optimizers.py",
     "fedsim/learning/training/schedules.py",
     "fedsim/privacy/accounting.py",
+    "fedsim/privacy/composition.py",
+    "fedsim/privacy/renyi.py",
     "fedsim/privacy/noise",
     "fedsim/privacy/participation",
     "fedsim/privacy/trust",

@@ -1,12 +1,11 @@
 """The house: rooms in an order, no circles, and what each role loads. Worked out from imports."""
 
-import ast
 import json
 import pkgutil
+import runpy
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from graphlib import TopologicalSorter
 from importlib import util
 from itertools import groupby
@@ -118,34 +117,8 @@ NEVER = {
 """Where each role begins, and what it never loads, also within functions."""
 
 
-def _sources():
-    """Return the file of every module by its name."""
-    found = {}
-    for package in ("adversaries", "fedsim"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            found[name.removesuffix(".__init__")] = path
-    return found
-
-
-SOURCES = _sources()
-
-
-def _imported(tree, deep):
-    """Yield the modules of the house that code imports; deep: within functions too."""
-    nodes = ast.walk(tree) if deep else iter(getattr(tree, "body", []))
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in SOURCES)
-        elif isinstance(node, ast.ImportFrom) and node.module in SOURCES:
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in SOURCES else node.module for name in inner)
-
-
-@cache
-def _imports(module, deep=True):
-    tree = ast.parse(SOURCES[module].read_text())
-    return frozenset(_imported(tree, deep)) - {module}
+FILES = runpy.run_path(str(ROOT / "docs" / "client_files.py"))
+SOURCES, _imports = FILES["sources"](), FILES["imports"]
 
 
 def _room(module):
@@ -196,16 +169,10 @@ def test_what_a_clients_process_imports_is_small_enough_to_review():
 
     That is imported where it is done, so that a process that does not do it leaves it out.
     """
-    seen = set()
-    ahead = ["fedsim.client_app", "fedsim.federation.client.training_node"]
-    while ahead:
-        if (name := ahead.pop()) not in seen:
-            seen.add(name)
-            ahead += _imports(name, deep=False)
-            ahead += [name.rpartition(".")[0]] if "." in name else []
-    lines = sum(len(SOURCES[name].read_text().splitlines()) for name in seen)
-    assert len(seen) <= 90
-    assert lines <= 11_100
+    files = FILES["of_client"]()
+    assert len(files) <= 85
+    assert sum(lines for lines, _ in files.values()) <= 10_000
+    assert all(words for _, words in files.values())
 
 
 def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else():

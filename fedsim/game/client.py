@@ -1,9 +1,8 @@
 """A client's computations: its clipped sums, its noise, and the target's part in them."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,19 +11,6 @@ from fedsim.configuration import Config
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.learning.training.schedules import factor
-from fedsim.privacy.mechanism import aggregate_noise_multiplier
-
-
-def _canaries(knowledge: KnownRound, clients: Collection[int]) -> Tensor | None:
-    """Return what the canaries of some clients add to a sum; None without canaries."""
-    if not knowledge.config.canaries.count:
-        return None
-    from fedsim.game import one_run  # noqa: PLC0415  (only for canaries)
-
-    trials = knowledge.game.trials
-    return one_run.planted(
-        knowledge.config, knowledge.federation, clients, knowledge.parameters, trials
-    )
 
 
 def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
@@ -48,39 +34,11 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
             knowledge.participation,
             checked=False,
         )
-    added = _canaries(knowledge, {client})
-    return own if added is None else own + added
+    if not knowledge.config.canaries.count:
+        return own
+    from fedsim.game import one_run  # noqa: PLC0415  (only for canaries)
 
-
-def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return the target's part of the sum under D and under D': float64 [T, P], twice."""
-    game, config = knowledge.game, knowledge.config
-    if game.target_client not in config.participation.participants(game.round):
-        nothing = torch.zeros_like(knowledge.parameters, dtype=torch.float64)
-        return nothing, nothing.clone()
-    if config.privacy.unit == "client":
-        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
-
-        return local_training.challenge_contributions(knowledge)
-    return challenge_gradients(
-        knowledge.federation, knowledge.parameters, game.the_record, game.replacement
-    )
-
-
-def common_part(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
-    """Return what some clients, without the target, add to a sum, float64 [T, P]."""
-    federation, game = knowledge.federation, knowledge.game
-    if knowledge.config.privacy.unit == "client":
-        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
-
-        common = local_training.total(knowledge, set(clients) - {game.target_client})
-    else:
-        inside = np.isin(federation.client_of, sorted(clients))
-        inside[game.the_record] = False
-        positions = np.flatnonzero(inside)
-        common = federation.clipped_sum(knowledge.parameters, positions, knowledge.participation)
-    added = _canaries(knowledge, clients)
-    return common if added is None else common + added
+    return own + one_run.planted(knowledge, {client})
 
 
 def clean_sum(
@@ -108,53 +66,12 @@ def clean_sum(
     features, labels = federation.members(positions)
     weights = None if participation is None else participation[:, positions].to(parameters)
     if record is not None and worlds is not None:
-        if weights is None:
-            weights = torch.ones(len(parameters), len(positions), device=parameters.device)
-        (column,) = np.flatnonzero(positions == record)
-        # A crafted gradient replaces the record's, as often as the record takes part.
-        if federation.direction is not None:
-            taking_part = weights[:, column, None].double()
-            weights[:, column] = 0
-            total = clipped_sum(parameters, features, labels, weights, contents=contents)
-            present, absent = challenge_gradients(federation, parameters, record, replacement)
-            return total + taking_part * torch.where(worlds[:, None], present, absent)
-        # The record counts in world D, and the replacement, in one more column, in world D'.
-        taking_part = weights[:, column].clone()
-        weights[:, column] = taking_part * worlds
-        features, labels = _and_replacement(federation, features, labels, replacement)
-        if replacement is not None:
-            weights = torch.cat([weights, (taking_part * ~worlds)[:, None]], dim=1)
-            contents = None
+        from fedsim.game import pair  # noqa: PLC0415  (only for the target's client)
+
+        return pair.sum_in_worlds(
+            federation, clipped_sum, parameters, positions, weights, record, replacement, worlds
+        )
     return clipped_sum(parameters, features, labels, weights, contents=contents)
-
-
-def _and_replacement(
-    federation: Federation, features: Tensor, labels: Tensor, replacement: int | None
-) -> tuple[Tensor, Tensor]:
-    if replacement is None:
-        return features, labels
-    others = federation.pool([replacement])
-    return torch.cat([features, others[0]]), torch.cat([labels, others[1]])
-
-
-def challenge_gradients(
-    federation: Federation, parameters: Tensor, record: int, replacement: int | None
-) -> tuple[Tensor, Tensor]:
-    """Return the clipped gradients of the target and of its replacement in D', float64 [T, P] each.
-
-    A crafted vector has length C, and is opposed where it is replaced; without a replacement the
-    second is zero.
-    """
-    if federation.direction is not None:
-        assert federation.crafted is not None
-        vector = federation.clipper.clipping_norm * federation.direction
-        present = vector.expand(parameters.shape)
-        return present, -present if federation.crafted.opposed else torch.zeros_like(present)
-    records = federation.members(np.asarray([record]))
-    features, labels = _and_replacement(federation, *records, replacement)
-    gradients = federation.clipper.clipped_gradients(parameters, features, labels)
-    present = gradients[:, 0]
-    return present, torch.zeros_like(present) if replacement is None else gradients[:, 1]
 
 
 def noise(
@@ -170,23 +87,6 @@ def noise(
     """
     standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))
     return standard.to(std.device) * std[:, None]
-
-
-def noise_std(config: Config, nominal: float, difference: Tensor, round: int) -> Tensor:
-    """Return sigma of a round's noise [T]; difference: of the worlds' sums [T, P]."""
-    trust, present = config.federation.trust, config.participation.participants(round)
-    sources = 1 if trust.model.server_draws else len(present)
-    multiplier = aggregate_noise_multiplier(
-        nominal, trust, config.participation.expected_clients, sources
-    )
-    if not sources:  # without clients there is no noise
-        multiplier = 0.0
-    if config.privacy.sensitivity == "local":
-        return multiplier * difference.norm(dim=-1) / config.training.sampling_rate
-    from fedsim.game.mechanisms import fixed_point  # noqa: PLC0415  (no client asks)
-
-    bound = fixed_point.sensitivity(config, nominal, difference.shape[1])
-    return torch.full_like(difference[:, 0], multiplier * bound)
 
 
 def local_steps(

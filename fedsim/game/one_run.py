@@ -19,6 +19,7 @@ from fedsim.common.randomness import StreamRole, generator
 from fedsim.configuration import Config
 from fedsim.configuration.challenge import CanariesConfig
 from fedsim.game.federation import Federation
+from fedsim.game.known_round import KnownRound
 
 BLOCK = 64
 """Canaries whose directions come from one random stream."""
@@ -61,24 +62,16 @@ def hosts(config: Config) -> Ints:
     return np.arange(config.canaries.count) % config.federation.clients
 
 
-def planted(
-    config: Config,
-    federation: Federation,
-    clients: Collection[int],
-    parameters: Tensor,
-    trials: range,
-) -> Tensor | None:
-    """Return the canaries' part of some clients' sums, float64 [T, P]; None without canaries."""
-    if not config.canaries.count:
-        return None
+def planted(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
+    """Return the canaries' part of some clients' sums, float64 [T, P]."""
+    config, parameters = knowledge.config, knowledge.parameters
     planted_at = np.isin(hosts(config), list(clients))
     if not planted_at.any():
-        return None
-    weights = torch.from_numpy(
-        (included(config.canaries.count, config.run.seed, trials) & planted_at).astype(np.float64)
-    )
+        return torch.zeros_like(parameters, dtype=torch.float64)
+    drawn = included(config.canaries.count, config.run.seed, knowledge.game.trials)
+    weights = torch.from_numpy((drawn & planted_at).astype(np.float64)).to(parameters.device)
     kind = KINDS[config.canaries.kind]
-    return kind.total(config, federation, parameters, weights.to(parameters.device))
+    return kind.total(config, knowledge.federation, parameters, weights)
 
 
 def scores(

@@ -12,9 +12,10 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import SERVER, StreamRole, gaussian_noise, key
 from fedsim.configuration import Config
 from fedsim.game import local_training
-from fedsim.game.client import clean_sum, local_step_size, local_steps, noise_std
+from fedsim.game.client import clean_sum, local_step_size, local_steps
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.known_round import KnownRound, coins_of
+from fedsim.game.pair import noise_std
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import ServerOptimizer
 

@@ -196,9 +196,43 @@ def _kinds(mechanism: Mechanism) -> Kinds:
     full = tuple(group for group in mechanism.groups if group.sampling_rate == 1)
     kinds = [((1 / Mechanism(full).mu, 1.0), 1)] if full else []
     if sampled:
-        coarse = Mechanism(sampled).coarsened(MOST_KINDS).groups
+        coarse = coarsened(Mechanism(sampled), MOST_KINDS).groups
         kinds += [((step.noise_multiplier, step.sampling_rate), step.count) for step in coarse]
     return tuple(kinds)
+
+
+def coarsened(mechanism: Mechanism, most: int) -> Mechanism:
+    """Return at most `most` kinds of step, which reveal no less, by cells of a grid."""
+    full = [group for group in mechanism.groups if group.sampling_rate == 1]
+    sampled = [group for group in mechanism.groups if group.sampling_rate < 1]
+    if max(len(full), len(sampled)) <= most or mechanism.noiseless:
+        return mechanism
+    groups = _coarsened(full, most) + _coarsened(sampled, most)
+    return Mechanism(tuple(groups), mechanism.neighbouring)
+
+
+def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
+    """Return at most `most` groups, one for each non-empty cell of an even log-log grid."""
+    if len(groups) <= most:
+        return groups
+    logs = np.log([[group.noise_multiplier, group.sampling_rate] for group in groups])
+    spans = np.maximum(np.ptp(logs, axis=0), 1e-9)
+    # Divide the cells in proportion to how far the values spread along each axis.
+    along_noise = int(np.clip(math.sqrt(most * spans[0] / spans[1]), 1, most))
+    cells = np.array([along_noise, most // along_noise])
+    places = np.minimum((logs - logs.min(axis=0)) / spans * cells, cells - 1).astype(int)
+    kinds: dict[tuple[int, ...], list[Steps]] = {}
+    for group, place in zip(groups, places.tolist(), strict=True):
+        kinds.setdefault(tuple(place), []).append(group)
+    # The least noise and the highest rate of a cell reveal no less than any of its steps.
+    return [
+        Steps(
+            min(group.noise_multiplier for group in alike),
+            sum(group.count for group in alike),
+            max(group.sampling_rate for group in alike),
+        )
+        for alike in kinds.values()
+    ]
 
 
 def _largest_loss(z: float, q: float, neighbouring: Neighbouring) -> float:

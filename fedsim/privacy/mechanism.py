@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-import numpy as np
-
 from adversaries.errors import InputError
 from fedsim.privacy.trust import Trust, Vantage
 
@@ -134,39 +132,6 @@ class Mechanism:
     def unsampled(self) -> "Mechanism":
         groups = (Steps(group.noise_multiplier, group.count) for group in self.groups)
         return Mechanism(tuple(groups), self.neighbouring)
-
-    def coarsened(self, most: int) -> "Mechanism":
-        """Return at most `most` kinds of step, which reveal no less, by cells of a grid."""
-        full = [group for group in self.groups if group.sampling_rate == 1]
-        sampled = [group for group in self.groups if group.sampling_rate < 1]
-        if max(len(full), len(sampled)) <= most or self.noiseless:
-            return self
-        groups = _coarsened(full, most) + _coarsened(sampled, most)
-        return Mechanism(tuple(groups), self.neighbouring)
-
-
-def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
-    """Return at most `most` groups, one for each non-empty cell of an even log-log grid."""
-    if len(groups) <= most:
-        return groups
-    logs = np.log([[group.noise_multiplier, group.sampling_rate] for group in groups])
-    spans = np.maximum(np.ptp(logs, axis=0), 1e-9)
-    # Divide the cells in proportion to how far the values spread along each axis.
-    along_noise = int(np.clip(math.sqrt(most * spans[0] / spans[1]), 1, most))
-    cells = np.array([along_noise, most // along_noise])
-    places = np.minimum((logs - logs.min(axis=0)) / spans * cells, cells - 1).astype(int)
-    kinds: dict[tuple[int, ...], list[Steps]] = {}
-    for group, place in zip(groups, places.tolist(), strict=True):
-        kinds.setdefault(tuple(place), []).append(group)
-    # The least noise and the highest rate of a cell reveal no less than any of its steps.
-    return [
-        Steps(
-            min(group.noise_multiplier for group in alike),
-            sum(group.count for group in alike),
-            max(group.sampling_rate for group in alike),
-        )
-        for alike in kinds.values()
-    ]
 
 
 def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:

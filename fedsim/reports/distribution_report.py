@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from adversaries.arrays import Ints
 from fedsim.configuration import Config
-from fedsim.learning.data import Records, Split, distribution
-from fedsim.learning.data.distribution import DataDistribution
+from fedsim.learning.data import Records, Split, dealing, distribution
+from fedsim.learning.data.dealing import DataDistribution
 from fedsim.reports.document import blocks as doc
 
 SHOWN_CLIENTS = 20
@@ -29,8 +29,8 @@ def assemble(config: Config) -> dict[str, Any]:
         every_client=True,
         rehearsed=config.run.job == "rehearsal",
     )
-    held = distribution.hold(split, client_of, federation.clients)
-    keys, dataset = distribution.keys(federation, split), split.dataset
+    held = dealing.hold(split, client_of, federation.clients)
+    keys, dataset = dealing.keys(federation, split), split.dataset
     drawn = federation.partition in ("dirichlet", "quantity")
     return {
         "kind": "distribution",
@@ -42,7 +42,7 @@ def assemble(config: Config) -> dict[str, Any]:
             "test_records": 0 if dataset.test is None else len(dataset.test),
             "shape": list(dataset.train.features.shape[1:]),
             "classes": dataset.classes,
-            "columns": list(distribution.columns_of(dataset)),
+            "columns": list(dealing.columns_of(dataset)),
         },
         "parts": {
             "members": _part(split, split.members_records),
@@ -121,7 +121,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("data", f"{dataset['name']} ({dataset['kind']})"),
         ("records", f"{dataset['records']}, and {dataset['test_records']} for tests"),
         ("features", f"{'x'.join(map(str, dataset['shape']))}, {dataset['classes']} classes"),
-        ("columns", distribution.named(dataset["columns"])),
+        ("columns", dealing.named(dataset["columns"])),
         ("D, trained on", _spread(parts["members"]["labels"])),
         ("held out", _spread(parts["held_out"]["labels"])),
         ("pool", _spread(parts["pool"]["labels"])),

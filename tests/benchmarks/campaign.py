@@ -23,8 +23,9 @@ from fedsim.common import device
 from fedsim.common.randomness import SERVER
 from fedsim.configuration import files as configuration_files
 from fedsim.game import challenge, federation
-from fedsim.game.client import challenge_gradients, clean_sum, noise
+from fedsim.game.client import clean_sum, noise
 from fedsim.game.mechanisms import privacy
+from fedsim.game.pair import challenge_gradients
 from fedsim.learning.training import models
 from fedsim.learning.training.optimizers import ServerOptimizer
 

@@ -14,7 +14,7 @@ from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import adversary_node, client_ledger
-from fedsim.federation.protocol import messages
+from fedsim.federation.protocol import messages, replies
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import become_task
 from fedsim.federation.protocol.messages import Request, Role
@@ -49,7 +49,7 @@ def _train(round, role, target_client=-1, **arrays):
 
 def test_a_node_says_which_partition_it_holds(context):
     reply = client_app.app(Message(RecordDict(), 7, "query.identify"), context)
-    assert messages.metric(reply, "partition") == 1
+    assert replies.metric(reply, "partition") == 1
 
 
 def test_an_ordinary_client_keeps_nothing(context):
@@ -156,7 +156,7 @@ def test_a_sensitivity_leaves_the_client_only_with_consent_to_instruments(contex
     context.node_config |= _agreeing_to("challenge,oracle", tmp_path)
     reply = client_app.app(query, context)
     assert messages.only(reply.content.array_records[messages.SENSITIVITY]).shape == (2,)
-    assert messages.metric(reply, "round") == 1
+    assert replies.metric(reply, "round") == 1
 
 
 def _agreeing_to(kinds, folder):
@@ -228,7 +228,7 @@ for kind, content in (
     (MessageType.TRAIN, RecordDict({messages.REQUEST: request, messages.MODEL: model})),
 ):
     reply = client_app.app(Message(content, 5, kind), context)
-    assert messages.metric(reply, "partition") == -1
+    assert replies.metric(reply, "partition") == -1
 """
 
 

@@ -8,9 +8,9 @@ from fedsim.federation.client import admission
 from fedsim.federation.client.admission import Received
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Role
-from fedsim.game.client import challenge_contributions
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
+from fedsim.game.pair import challenge_contributions
 from fedsim.privacy.mechanism import Neighbouring
 
 

@@ -19,13 +19,7 @@ from fedsim.federation.client.admission import Received, admitted
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Role
 from fedsim.game import federation
-from fedsim.game.client import (
-    challenge_contributions,
-    contribution,
-    local_step_size,
-    local_steps,
-    noise,
-)
+from fedsim.game.client import contribution, local_step_size, local_steps, noise
 from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.learning.training import clipped_block
 from fedsim.privacy.mechanism import sensitivity
@@ -64,6 +58,8 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     received = admitted(message, context)
     why = "the server asks for the norm of one record's gradient, which no noise protects"
     consent.require(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
+    from fedsim.game.pair import challenge_contributions  # noqa: PLC0415  (instruments only)
+
     present, absent = challenge_contributions(_known_round(received, received.model))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}

@@ -81,7 +81,7 @@ def check(content: RecordDict, needed: Forms) -> None:
     """Raise ValueError unless a message has the needed records of arrays, and no other."""
     records = messages.array_records(content)
     if unasked := sorted(records.keys() - needed.keys()):
-        raise ValueError(f"it has a record {_shown(unasked[0])}, which was not requested")
+        raise ValueError(f"it has a record {shown(unasked[0])}, which was not requested")
     for name, arrays in needed.items():
         if records.get(name, {}).keys() != arrays.keys():
             raise ValueError(
@@ -102,29 +102,8 @@ def check_only(content: RecordDict, name: str, form: Form) -> None:
     form.check_values(array, name)
 
 
-def check_findings(content: RecordDict, known: Mapping[str, Form], needed: str | None) -> None:
-    """Raise ValueError unless the adversary's findings have every trial and no unknown array.
-
-    known: the allowed arrays, whose names go into the run directory.
-    needed: the one that must be there.
-    """
-    records = messages.array_records(content).values()
-    arrays = {key: array for record in records for key, array in record.items()}
-    if sum(map(len, records)) != len(arrays):
-        raise ValueError("it has a finding twice")
-    if needed is not None and needed not in arrays:
-        raise ValueError(
-            f"it has no '{needed}': the node lost its Flower state, for example when its SuperNode "
-            "restarted; give the node's config a state-path"
-        )
-    for key, array in arrays.items():
-        if key not in known:
-            raise ValueError(f"it has a finding {_shown(key)}, which was not requested")
-        known[key].check(array, key)
-        known[key].check_values(array, key)
-
-
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """Return a name of a message, quoted and cut."""
     return repr(brief(name, MOST_SHOWN))
 
 

@@ -206,16 +206,6 @@ def reply(
     return Message(content, reply_to=message)
 
 
-def metric(reply: Message, name: str) -> float:
-    """Return one scalar of a reply's metrics. Raises KeyError or TypeError without one."""
-    return scalar(metric_records(reply.content)[METRICS], name)
-
-
-def scalar(metrics: MetricRecord, name: str) -> float:
-    """Return one scalar of a record of metrics; it raises the errors of `metric`."""
-    return float(metrics[name])  # type: ignore[arg-type]
-
-
 def participants(content: RecordDict) -> tuple[int, ...]:
     """Return the clients whose messages are in a message's aggregate, sorted.
 

@@ -76,7 +76,7 @@ def sort_out(
             failed[partition] = failure(reply)
         else:
             try:
-                claimed = messages.metric(reply, "partition")
+                claimed = metric(reply, "partition")
                 if claimed != partition:
                     raise ValueError(f"it claims partition {claimed:g}")
                 _check_seconds(reply)
@@ -91,6 +91,11 @@ def sort_out(
         tuple(missing),
         tuple(unsolicited),
     )
+
+
+def metric(reply: Message, name: str) -> float:
+    """Return one scalar of a reply's metrics. Raises KeyError or TypeError without one."""
+    return float(messages.metric_records(reply.content)[messages.METRICS][name])  # type: ignore[arg-type]
 
 
 def failure(reply: Message) -> str:
@@ -109,7 +114,7 @@ def failure(reply: Message) -> str:
 
 def check_round(reply: Message, round: int) -> None:
     """Raise ValueError if a reply belongs to another round."""
-    claimed = messages.metric(reply, "round")
+    claimed = metric(reply, "round")
     if claimed != round:
         raise ValueError(f"it belongs to round {claimed:g}")
 
@@ -118,7 +123,7 @@ def seconds_of(reply: Message) -> float:
     """Return how long a client says that it computed; 0 where it does not say."""
     if "seconds" not in messages.metric_records(reply.content).get(messages.METRICS, {}):
         return 0.0
-    return messages.metric(reply, "seconds")
+    return metric(reply, "seconds")
 
 
 def _check_seconds(reply: Message) -> None:

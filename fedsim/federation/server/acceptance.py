@@ -5,18 +5,18 @@ configuration tolerates it.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 
 from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
 from fedsim.configuration.federation import TOLERATED
 from fedsim.federation.protocol import forms, messages, secure_aggregation
 from fedsim.federation.protocol.forms import Form
-from fedsim.federation.protocol.replies import check_round, sort_out
+from fedsim.federation.protocol.replies import check_round, metric, sort_out
 from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.server.batch import Array, Batch, Received, Round
 from fedsim.game import federation, one_run
@@ -136,9 +136,31 @@ def accept_findings(batch: Batch, answers: Iterable[Message]) -> Message:
         answers,
         "the adversary's findings",
         [batch.challenge.adversary],
-        lambda reply: forms.check_findings(reply.content, known, needed),
+        lambda reply: check_findings(reply.content, known, needed),
     ).values()
     return reply
+
+
+def check_findings(content: RecordDict, known: Mapping[str, Form], needed: str | None) -> None:
+    """Raise ValueError unless the adversary's findings have every trial and no unknown array.
+
+    known: the allowed arrays, whose names go into the run directory.
+    needed: the one that must be there.
+    """
+    records = messages.array_records(content).values()
+    arrays = {key: array for record in records for key, array in record.items()}
+    if sum(map(len, records)) != len(arrays):
+        raise ValueError("it has a finding twice")
+    if needed is not None and needed not in arrays:
+        raise ValueError(
+            f"it has no '{needed}': the node lost its Flower state, for example when its SuperNode "
+            "restarted; give the node's config a state-path"
+        )
+    for key, array in arrays.items():
+        if key not in known:
+            raise ValueError(f"it has a finding {forms.shown(key)}, which was not requested")
+        known[key].check(array, key)
+        known[key].check_values(array, key)
 
 
 def _findings(
@@ -176,7 +198,7 @@ def accept_sensitivity(batch: Batch, round: int, answers: Iterable[Message]) -> 
 
 
 def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
-    partition = int(messages.metric(reply, "partition"))
+    partition = int(metric(reply, "partition"))
     check_round(reply, round.number)
     if not batch.sends(partition, round.number):
         forms.check(reply.content, {})
@@ -199,7 +221,7 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
         round.integers.check_range(sent, 1)
         return
     norms = _row_norms(sent).reshape(len(batch.trials), -1).max(axis=1)
-    partition = int(messages.metric(reply, "partition"))
+    partition = int(metric(reply, "partition"))
     most = _longest_sum(batch, partition, batch.plan.noise_multiplier * round.sensitivities, sent)
     if (norms > most).any():
         worst = int(np.argmax(norms / most))

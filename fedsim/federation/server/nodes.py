@@ -15,7 +15,7 @@ from fedsim.configuration.federation import TOLERATED, FederationConfig
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.messages import Request
-from fedsim.federation.protocol.replies import failure, sort_out
+from fedsim.federation.protocol.replies import failure, metric, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server.acceptance import quiet
 from fedsim.federation.server.polling import taken
@@ -338,7 +338,7 @@ def _inspect_digest(reply: Message) -> None:
 def _claimed_partition(reply: Message) -> int:
     """Return the partition that a node claims. Raises RuntimeError if its reply is invalid."""
     try:
-        claimed = messages.metric(reply, "partition")
+        claimed = metric(reply, "partition")
         if claimed != int(claimed):
             raise ValueError(claimed)
         return int(claimed)

@@ -1,26 +1,15 @@
 """The mechanism that a configuration describes, at each vantage."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from fedsim.configuration import Config
-from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.mechanism import (
-    Mechanism,
-    Steps,
-    effective_noise_multiplier,
-    nominal_noise_multiplier,
-)
-from fedsim.privacy.participation.histories import History, histories
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.participation.rule import History
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Vantage
-
-if TYPE_CHECKING:
-    from fedsim.privacy.calibration import Requirement
 
 
 def noise_multiplier(config: Config) -> float:
@@ -29,72 +18,16 @@ def noise_multiplier(config: Config) -> float:
     A target holds at the configured vantage, with the configured colluding clients, and with as
     many clients missing as are tolerated. Raises InputError if no noise multiplier reaches it.
     """
-    privacy, federation = config.privacy, config.federation
-    if privacy.noise_multiplier:
-        return privacy.noise_multiplier
-    requirement, nominal = _requirement(config.privacy), 0.0
-    for history in histories(config.participation, config.training.rounds):
+    if config.privacy.noise_multiplier:
+        return config.privacy.noise_multiplier
+    from fedsim.game.mechanisms import calibrating  # noqa: PLC0415  (targets only, before a run)
 
-        def towards_vantage(multiplier: float, history: History = history) -> Mechanism:
-            return _releases(config, multiplier, history).towards(federation.vantage)
-
-        # The worst-off client decides.
-        if not nominal or requirement.excess(towards_vantage(nominal)) > 0:
-            nominal = _least_nominal(config, requirement, history)
-    return nominal
-
-
-def _least_nominal(config: Config, requirement: "Requirement", history: History) -> float:
-    """Return the least nominal multiplier with which a client's rounds meet a requirement."""
-    federation, steps = config.federation, config.training.local_steps
-
-    def converted(conversion: Callable[..., float], multiplier: float, present: int) -> float:
-        return conversion(
-            multiplier,
-            federation.trust,
-            federation.vantage,
-            federation.clients,
-            steps,
-            present,
-            federation.colluding,
-            config.participation.joining_rate,
-        )
-
-    first, _ = history[0]
-    converted(nominal_noise_multiplier, 1.0, first)  # raises where no noise helps
-    # The search is for the effective multiplier of one kind of round; others are proportional.
-    shares = [converted(effective_noise_multiplier, 1.0, present) for present, _ in history]
-    ratios = [share / shares[0] for share in shares]
-
-    def of_multiplier(multiplier: float) -> Mechanism:
-        groups = (
-            Steps(multiplier * ratio, count * steps, config.participation.rate)
-            for ratio, (_, count) in zip(ratios, history, strict=True)
-        )
-        return Mechanism(tuple(groups), config.privacy.neighbouring)
-
-    # Imported here, since a process with a configured multiplier needs no calibration.
-    from fedsim.privacy import calibration  # noqa: PLC0415
-
-    effective = calibration.least_multiplier(requirement, of_multiplier)
-    return converted(nominal_noise_multiplier, effective, first)
-
-
-def _requirement(privacy: PrivacyConfig) -> "Requirement":
-    from fedsim.privacy import calibration  # noqa: PLC0415
-    from fedsim.privacy.identifiability import epsilon_of_rho_beta  # noqa: PLC0415
-
-    if privacy.rho_alpha:
-        return calibration.advantage_at_most(privacy.rho_alpha)
-    if privacy.max_risk:
-        return calibration.success_at_most(privacy.max_risk, privacy.baseline_risk)
-    epsilon = privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta)
-    return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
+    return calibrating.least_nominal(config, _histories(config), _releases)
 
 
 def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> Releases:
     """Return all planned rounds of the worst-off client towards a vantage."""
-    first, *others = histories(config.participation, config.training.rounds)
+    first, *others = _histories(config)
     described = _releases(config, nominal, first)
     if not (others and nominal and config.training.clipping):
         return described
@@ -105,6 +38,16 @@ def describe(config: Config, nominal: float, vantage: Vantage | None = None) -> 
         return chosen_accountant.epsilon(releases.towards(seen_by), privacy.delta)
 
     return max((described, *(_releases(config, nominal, each) for each in others)), key=epsilon)
+
+
+def _histories(config: Config) -> tuple[History, ...]:
+    """Return the planned rounds of clients, one of which loses the most privacy."""
+    rule, rounds = config.participation, config.training.rounds
+    if not rule.varying:
+        return (((rule.shares(1), rounds),),)
+    from fedsim.privacy.participation import histories  # noqa: PLC0415  (sampled clients only)
+
+    return histories.histories(rule, rounds)
 
 
 def _releases(config: Config, nominal: float, history: History) -> Releases:

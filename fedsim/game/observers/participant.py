@@ -18,18 +18,13 @@ from adversaries.attacks.posterior import log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
 from fedsim.common.device import to_host
 from fedsim.configuration import Config
-from fedsim.game.client import (
-    challenge_contributions,
-    clean_sum,
-    common_part,
-    local_step_size,
-    local_steps,
-)
+from fedsim.game.client import clean_sum, local_step_size, local_steps
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.game.mechanisms import fixed_point
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.observers.question import Question
+from fedsim.game.pair import challenge_contributions, common_part
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 from fedsim.privacy.trust import Vantage

@@ -14,10 +14,10 @@ from adversaries.attacks.poisoning import logit_gain
 from adversaries.errors import InputError
 from fedsim.configuration import Config
 from fedsim.configuration.training import TrainingConfig
-from fedsim.game.client import challenge_contributions, common_part, noise_std
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step, join
+from fedsim.game.pair import challenge_contributions, common_part, noise_std
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
 from fedsim.privacy.participation.rule import Participation

@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from torch import Tensor
 
-from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step
 from fedsim.game.observers.participant import of_local_steps, replay_target
 from fedsim.game.observers.question import Question
+from fedsim.game.pair import challenge_contributions, common_part
 from fedsim.privacy.mechanism import Neighbouring
 
 

@@ -1,14 +1,13 @@
 """Datasets: public originals, and the user's own files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 from adversaries.registry import lookup
-from fedsim.learning.data.dataset import Dataset, Indices, Records, Source, TargetRange, only
-from fedsim.learning.data.splitting import Split, split
+from fedsim.common.by_use import ByUse
+from fedsim.learning.data.dataset import Dataset, Indices, Records, Source, Split, TargetRange
 
 __all__ = [
     "BUNDLED",
@@ -20,39 +19,30 @@ __all__ = [
     "Split",
     "TargetRange",
     "load",
-    "only",
-    "split",
 ]
 
 Loader = Callable[[Source], Dataset]
 
+PLACE = "fedsim.learning.data"
 
-def _in(module: str, name: str = "read") -> Loader:
-    """Return a loader that imports its module at its first use: a process needs one loader."""
-
-    def loaded(source: Source) -> Dataset:
-        loader: Loader = getattr(import_module(f"fedsim.learning.data.{module}"), name)
-        return loader(source)
-
-    return loaded
-
-
-DATASETS: dict[str, Loader] = {
-    "digits": _in("public", "digits"),
-    "breast-cancer": _in("public", "breast_cancer"),
-    "mnist": _in("public", "mnist"),
-    "fashion-mnist": _in("public", "mnist"),
-    "cifar-10": _in("public", "cifar"),
-    "purchase-100": _in("public", "purchase100"),
-    "adult": _in("public", "adult"),
-    "abalone": _in("public", "abalone"),
-    "idx": _in("idx"),
-    "npz": _in("arrays"),
-    "csv": _in("table"),
-    "images": _in("pictures"),
-    "hf": _in("hugging_face"),
-    "texts": _in("tokens"),
-}
+DATASETS: Mapping[str, Loader] = ByUse(
+    {
+        "digits": f"{PLACE}.public:digits",
+        "breast-cancer": f"{PLACE}.public:breast_cancer",
+        "mnist": f"{PLACE}.public:mnist",
+        "fashion-mnist": f"{PLACE}.public:mnist",
+        "cifar-10": f"{PLACE}.public:cifar",
+        "purchase-100": f"{PLACE}.public:purchase100",
+        "adult": f"{PLACE}.public:adult",
+        "abalone": f"{PLACE}.public:abalone",
+        "idx": f"{PLACE}.idx:read",
+        "npz": f"{PLACE}.arrays:read",
+        "csv": f"{PLACE}.table:read",
+        "images": f"{PLACE}.pictures:read",
+        "hf": f"{PLACE}.hugging_face:read",
+        "texts": f"{PLACE}.tokens:read",
+    }
+)
 """Loaders by name. A loader takes a `Source` and raises InputError."""
 
 BUNDLED = ("digits", "breast-cancer")
@@ -86,4 +76,6 @@ def _load(source: Source) -> Dataset:
 
 @lru_cache(maxsize=4)
 def _only(source: Source) -> Dataset:
+    from fedsim.learning.data.dealing import only  # noqa: PLC0415  (simulated clients)
+
     return only(_load(replace(source, classes=())), source.classes)

@@ -15,8 +15,8 @@ from fedsim.learning.data.dataset import (
     Records,
     Source,
     finite,
-    numbered_labels,
 )
+from fedsim.learning.data.dealing import numbered_labels
 
 FEATURES, LABELS = "features", "labels"
 """Names of pictures or numbers, and of their labels, among arrays."""

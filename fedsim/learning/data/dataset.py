@@ -1,7 +1,8 @@
 """Datasets of labelled records, and checks before anything is computed on them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,9 +134,6 @@ Indices = npt.NDArray[np.intp] | Ints
 
 GREY_OR_COLOUR = (1, 3)
 
-MOST_CLASSES = 1000
-"""More classes suggest that a numeric column was named as the label by mistake."""
-
 
 @dataclass(frozen=True, eq=False)
 class Records:
@@ -191,69 +189,43 @@ class Dataset:
         return np.where(numbers, (features + 1) / 2, features).astype(np.float32)
 
 
-def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
-    """Return the records of some classes, which are numbered anew.
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The positions of D, held-out records and pool in a dataset, int64."""
 
-    classes: two or more different labels, as text; the first becomes 0.
-    Raises InputError for other classes.
+    dataset: Dataset
+    members: Ints
+    held_out: Ints
+    pool: Ints
+
+    @cached_property
+    def members_records(self) -> Records:
+        return self.dataset.train.take(self.members)
+
+    @cached_property
+    def held_out_records(self) -> Records:
+        source = self.dataset.train if self.dataset.test is None else self.dataset.test
+        return source.take(self.held_out)
+
+    @cached_property
+    def pool_records(self) -> Records:
+        return self.dataset.train.take(self.pool)
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """The records that a partition divides among clients, by labels or whole keys [n].
+
+    Attributes:
+        alpha: concentration of "dirichlet" and "quantity".
+        options: of a partitioner of Flower, by its names.
     """
-    number_of = {str(label): label for label in range(dataset.classes)}
-    if unknown := [label for label in classes if label not in number_of]:
-        raise InputError(
-            f"data.classes names '{unknown[0]}', but the labels of {dataset.name} are 0 to "
-            f"{dataset.classes - 1}"
-        )
-    if len(set(classes)) != len(classes) or len(classes) < 2:
-        raise InputError(
-            f"data.classes is '{','.join(classes)}'; give two or more different labels, such as "
-            "'0,1', or \"\" for all"
-        )
-    number = np.full(dataset.classes, -1)
-    number[[number_of[label] for label in classes]] = np.arange(len(classes))
 
-    def kept(records: Records) -> tuple[npt.NDArray[np.intp], Records]:
-        rows = np.flatnonzero(number[records.labels] >= 0)
-        return rows, Records(records.features[rows], number[records.labels[rows]])
-
-    rows, train = kept(dataset.train)
-    return replace(
-        dataset,
-        train=train,
-        test=None if dataset.test is None else kept(dataset.test)[1],
-        classes=len(classes),
-        columns={name: values[rows] for name, values in dataset.columns.items()},
-        keys={name: values[rows] for name, values in dataset.keys.items()},
-    )
-
-
-def numbered_labels(
-    values: npt.NDArray[Any], path: Path, label: str, target: TargetRange | None = None
-) -> tuple[Ints, int]:
-    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
-
-    values: [N], as in the file; the distinct ones, in order, are classes 0 and on.
-    target: the range of a predicted number; None for classes.
-    Raises InputError for one class or too many, or for values that are not finite numbers.
-    """
-    if target is not None:
-        if values.dtype.kind not in "buif" or not np.isfinite(values).all():
-            raise InputError(
-                f"'{label}' of '{path}' has values that are not finite numbers; data.target needs "
-                "a column of numbers"
-            )
-        return target.steps(values), 1
-    classes, numbers = np.unique(values, return_inverse=True)
-    if len(classes) < 2:
-        raise InputError(
-            f"'{path}' has the same '{label}' for all {len(values)} records; name the column of "
-            "the labels, or give data with two or more classes"
-        )
-    if len(classes) > MOST_CLASSES:
-        raise InputError(
-            f"'{label}' of '{path}' has {len(classes)} different values, more than "
-            f"{MOST_CLASSES} classes; name the column of the labels, or group its values"
-        )
-    return numbers.astype(np.int64), len(classes)
+    labels: Ints
+    clients: int
+    alpha: float
+    keys: npt.NDArray[Any] | None = None
+    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
 
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:

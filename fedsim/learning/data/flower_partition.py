@@ -10,7 +10,7 @@ import numpy as np
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from fedsim.common import installation
-from fedsim.learning.data.splitting import Division
+from fedsim.learning.data.dataset import Division
 
 BY, POSITION = "by", "position"
 """Columns of the table that Flower divides: the key, and the position of each record in D."""

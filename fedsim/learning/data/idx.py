@@ -8,7 +8,8 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.learning.data import files
 from fedsim.learning.data.csv_file import read_bytes
-from fedsim.learning.data.dataset import Dataset, Records, Source, numbered_labels
+from fedsim.learning.data.dataset import Dataset, Records, Source
+from fedsim.learning.data.dealing import numbered_labels
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.learning.data.splitting import Division
+from fedsim.learning.data.dataset import Division
 
 REDRAWS = 100
 """Number of draws after which a partition that leaves a client without a record is refused."""

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.dataset import Dataset, Records, Source, numbered_labels
+from fedsim.learning.data.dataset import Dataset, Records, Source
+from fedsim.learning.data.dealing import numbered_labels
 
 if TYPE_CHECKING:
     from PIL import Image

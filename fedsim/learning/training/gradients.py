@@ -187,49 +187,6 @@ def worth_forming(positions: int, size_in: int, size_out: int) -> bool:
     return positions**2 * (size_in + size_out) > FORMING_COST * size_in * size_out
 
 
-@dataclass(frozen=True)
-class Rows(Gradient):
-    """Gradients of an embedding [rows, D]: e_l is added to a row, or to none for index -1."""
-
-    indices: Tensor
-    errors: Tensor
-    rows: int
-
-    def norms(self) -> Tensor:
-        # The Gram matrix of e, over pairs of positions with the same row.
-        errors = self.errors.double() * self._taken[..., None]
-        # Only positions with the same token add to the same row of the embedding.
-        same = self.indices[..., :, None] == self.indices[..., None, :]
-        gram = ((errors @ errors.mT) * same).sum((-2, -1))
-        lengths = torch.linalg.vector_norm(errors, dim=-1).sum(-1)
-        return (gram + GRAM_ROUNDING * lengths.square()).sqrt()
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        values = self.errors * (weights[..., None] * self._taken)[..., None]
-        return self._scatter(values.flatten(1, 2), self.indices.flatten(1))
-
-    def formed(self) -> Tensor:
-        trials, records = self.errors.shape[:2]
-        values = (self.errors * self._taken[..., None]).flatten(0, 1)
-        indices = self.indices.expand(trials, -1, -1).flatten(0, 1)
-        return self._scatter(values, indices).unflatten(0, (trials, records)).flatten(2)
-
-    def mapped(self, function: Callable[[Tensor], Tensor]) -> "Rows":
-        indices = self.indices.expand(len(self.errors), *self.indices.shape[1:])
-        return Rows(function(indices), function(self.errors), self.rows)
-
-    @property
-    def _taken(self) -> Tensor:
-        return self.indices >= 0
-
-    def _scatter(self, values: Tensor, indices: Tensor) -> Tensor:
-        """Add values [N, L, D] to zeros [N, rows, D] at indices [1 or N, L]."""
-        # Index -1 goes to row 0, where its value of 0 adds nothing.
-        index = indices.clamp(min=0).expand(len(values), -1)[..., None].expand(values.shape)
-        zeros = values.new_zeros(len(values), self.rows, values.shape[-1])
-        return zeros.scatter_add_(1, index, values)
-
-
 def _norms(values: Tensor) -> Tensor:
     """Return the norms [...] of float32 values [..., size] in float64, never too small.
 

@@ -4,34 +4,54 @@ Examples of T trials and n records run as one batch of T * n rows. A layer's rul
 it, and computes each example's gradient from the input a and the output-gradient e.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
-from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
+from fedsim.common.by_use import ByUse
 from fedsim.common.device import at_least_float32
 from fedsim.learning.training.gradients import (
     Backward,
     Formed,
     Gradient,
     Products,
-    Rows,
     Rule,
-    together,
 )
-from fedsim.learning.training.models import ChannelAffine
+
+
+class ChannelAffine(nn.Module):
+    """A scale and a shift of the second axis (channels): BatchNorm in inference mode."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return records x, [N, channels, *spatial], scaled and shifted."""
+        spatial = [1] * (x.dim() - 2)
+        return x * self.weight.view(-1, *spatial) + self.bias.view(-1, *spatial)
+
+
+def mixes_records(layer: nn.Module) -> bool:
+    return isinstance(layer, _BatchNorm) or (
+        isinstance(layer, _InstanceNorm) and layer.track_running_stats
+    )
+
+
+def put(model: nn.Module, path: str, layer: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, layer)
 
 
 def rule_of(layer: nn.Module) -> Rule | None:
     """Return the rule of a kind of layer; None without one."""
     kind = type(layer)
-    if kind in (nn.Conv1d, nn.Conv2d, nn.Conv3d):
-        from fedsim.learning.training import convolutions  # noqa: PLC0415  (such networks only)
-
-        return convolutions.RULE
-    return RULES.get(kind) or BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
+    return RULES.get(f"{kind.__module__}.{kind.__qualname__}")
 
 
 def refusal(layer: nn.Module) -> str | None:
@@ -124,84 +144,18 @@ def _row(x: Tensor) -> Tensor:
     return x[:, :, None] if x.dim() == 3 else x
 
 
-def _embedding(
-    layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
-) -> tuple[Tensor, Backward]:
-    assert isinstance(layer, nn.Embedding)
-    weight = parameters["weight"]
-    trials, rows = weight.shape[:2]
-    indices = x.detach().flatten(2) if x.dim() > 2 else x.detach()[..., None]
-    if layer.padding_idx is not None:
-        indices = indices.masked_fill(indices == layer.padding_idx, -1)
+PLACE, KINDS = "fedsim.learning.training", "torch.nn.modules"
 
-    def backward(errors: Tensor) -> dict[str, Gradient]:
-        values = errors.reshape(*errors.shape[:2], -1, errors.shape[-1])
-        return {"weight": Rows(indices, values, rows)}
-
-    # Look up in one table: the trials' tables one below the other.
-    first = torch.arange(trials, device=x.device) * rows
-    output = functional.embedding(x + first.view(-1, *[1] * (x.dim() - 1)), weight.flatten(0, 1))
-    return output, backward
-
-
-def _normalised(
-    normalise: Callable[[nn.Module, Tensor], Tensor], channel: Callable[[nn.Module, Tensor], int]
-) -> Rule:
-    """Return the rule of weight * normalise(x) + bias."""
-
-    def rule(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
-        normal = normalise(layer, x)
-        normal_values, axis = normal.detach(), channel(layer, x)
-        weight = parameters["weight"]
-        # View the weight [T, *own] as [T, 1 ..., *own, 1 ...], along its axes of the output.
-        shape = [len(weight), *[1] * (axis - 1), *weight.shape[1:]]
-        shape += [1] * (x.dim() - len(shape))
-        # The axes of an example over which the gradient is summed.
-        others = [i for i in range(2, x.dim()) if not axis <= i < axis + weight.dim() - 1]
-
-        # The weight's gradient is e * normalise(x), and the bias's is e.
-        def backward(errors: Tensor) -> dict[str, Gradient]:
-            of_bias = errors.sum(others) if others else errors.clone()
-            products = errors.mul_(at_least_float32(normal_values))
-            of_weight = products.sum(others) if others else products
-            return {"weight": Formed(of_weight), "bias": Formed(of_bias)}
-
-        if "bias" not in parameters:
-            return normal * weight.view(shape), backward
-        return torch.addcmul(parameters["bias"].view(shape), normal, weight.view(shape)), backward
-
-    return rule
-
-
-def _group_norm(layer: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(layer, nn.GroupNorm)
-    rows = x.flatten(0, 1)
-    # A GPU's kernel needs contiguous records; PyTorch would copy them too.
-    rows = rows if rows.device.type == "cpu" else rows.contiguous()
-    normal = functional.group_norm(rows, layer.num_groups, eps=layer.eps)
-    return normal.unflatten(0, x.shape[:2])
-
-
-def _layer_norm(layer: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(layer, nn.LayerNorm)
-    return functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
-
-
-def _last_axes(layer: nn.Module, x: Tensor) -> int:
-    assert isinstance(layer, nn.LayerNorm)
-    return x.dim() - len(layer.normalized_shape)
-
-
-RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: _linear,
-    nn.Embedding: together(_embedding),
-    nn.GroupNorm: _normalised(_group_norm, lambda layer, x: 2),
-    nn.LayerNorm: _normalised(_layer_norm, _last_axes),
-    ChannelAffine: _normalised(lambda layer, x: x, lambda layer, x: 2),
-}
-
-TRANSPOSED = "transformers.pytorch_utils.Conv1D"
-"""Class name of GPT-2's linear layers, whose weight is [in, out]."""
-
-BY_NAME: dict[str, Rule] = {TRANSPOSED: _transposed_linear}
-"""Rules of layers from packages that may not be installed."""
+RULES: Mapping[str, Rule] = ByUse(
+    {
+        f"{KINDS}.linear.Linear": f"{PLACE}.layers:_linear",
+        **{f"{KINDS}.conv.Conv{axes}d": f"{PLACE}.convolutions:RULE" for axes in (1, 2, 3)},
+        f"{KINDS}.sparse.Embedding": f"{PLACE}.other_layers:EMBEDDING",
+        f"{KINDS}.normalization.GroupNorm": f"{PLACE}.other_layers:GROUP_NORM",
+        f"{KINDS}.normalization.LayerNorm": f"{PLACE}.other_layers:LAYER_NORM",
+        f"{PLACE}.layers.ChannelAffine": f"{PLACE}.other_layers:CHANNEL_AFFINE",
+        # GPT-2's linear layers, whose weight is [in, out].
+        "transformers.pytorch_utils.Conv1D": f"{PLACE}.layers:_transposed_linear",
+    }
+)
+"""The rule of each kind of layer by its class, loaded for networks that have such a layer."""

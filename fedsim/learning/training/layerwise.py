@@ -15,9 +15,8 @@ from torch.func import functional_call
 
 from fedsim.common.device import Precision, at_least_float32, reduced
 from fedsim.learning.training.gradients import Backward, Gradient, Rule, joined, weighted_sum
-from fedsim.learning.training.layers import by_torch_func, refusal, rule_of
+from fedsim.learning.training.layers import ChannelAffine, by_torch_func, refusal, rule_of
 from fedsim.learning.training.models import (
-    ChannelAffine,
     flatten,
     parameter_shapes,
     size,

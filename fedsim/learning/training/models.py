@@ -3,18 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import StreamRole, key
+from fedsim.learning.training.layers import ChannelAffine, mixes_records
 from fedsim.learning.training.tasks import named, task_of
 
 
@@ -29,20 +27,6 @@ def glorot(model: nn.Module) -> None:
 
 INITIALISERS: dict[str, Callable[[nn.Module], None]] = {"glorot": glorot}
 """By their names in model.weights."""
-
-
-class ChannelAffine(nn.Module):
-    """A scale and a shift of the second axis (channels): BatchNorm in inference mode."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return records x, [N, channels, *spatial], scaled and shifted."""
-        spatial = [1] * (x.dim() - 2)
-        return x * self.weight.view(-1, *spatial) + self.bias.view(-1, *spatial)
 
 
 def _linear(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
@@ -94,20 +78,6 @@ def _mnist_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
     )
 
 
-def _torchvision(name: str, shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
-    """Return one of torchvision's classification networks, untrained, without its dropout."""
-    from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
-
-    # Two networks have a second output in training, and warn about their initialisation.
-    options = {"aux_logits": False, "init_weights": True}
-    only = options if name in ("googlenet", "inception_v3") else {}
-    model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **only)
-    for path, layer in list(model.named_modules()):
-        if isinstance(layer, _DropoutNd) or type(layer).__name__ == "StochasticDepth":
-            _put(model, path, nn.Identity())
-    return model
-
-
 Builder = Callable[[tuple[int, ...], int, int], nn.Module]
 MODELS: dict[str, Builder] = {
     "linear": _linear,
@@ -128,16 +98,9 @@ def is_own_code(name: str) -> bool:
 def _builder(name: str) -> Builder:
     if name in MODELS or is_own_code(name):
         return lookup(MODELS, name, "model.name")
-    from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
+    from fedsim.learning.training import other_networks  # noqa: PLC0415  (such networks only)
 
-    networks = {f"{TORCHVISION}{each}": each for each in models.list_models(module=models)}
-    if f"{TORCHVISION}{name}" in networks:
-        raise InputError(
-            f"model.name is '{name}', a network of torchvision; write '{TORCHVISION}{name}'"
-        )
-    if name.startswith(TORCHVISION):
-        return partial(_torchvision, lookup(networks, name, "model.name"))
-    return lookup(MODELS, name, "model.name")
+    return other_networks.of_torchvision(name, TORCHVISION, MODELS)
 
 
 @dataclass(frozen=True)
@@ -232,7 +195,9 @@ def _started(
     if values and first:
         pretrained.put(model, values)
     if batch_norm != "refuse":
-        model = replace_batch_norm(model, batch_norm)
+        from fedsim.learning.training import other_networks  # noqa: PLC0415  (such networks only)
+
+        model = other_networks.replace_batch_norm(model, batch_norm)
     if values and not first:
         pretrained.put(model, values)
     return model
@@ -268,59 +233,10 @@ def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: in
         )
 
 
-def _group_norm(layer: nn.Module) -> nn.Module:
-    """Return a GroupNorm of at most 32 groups of two channels or more (arXiv:1803.08494)."""
-    assert isinstance(layer, _BatchNorm | _InstanceNorm)
-    channels = layer.num_features
-    most = max(1, min(32, channels // 2))
-    groups = next(count for count in range(most, 0, -1) if channels % count == 0)
-    return nn.GroupNorm(groups, channels, layer.eps, layer.affine)
-
-
-def _channel_affine(layer: nn.Module) -> nn.Module:
-    """Return a scale and shift; for a layer that has seen data, with its statistics in them."""
-    assert isinstance(layer, _BatchNorm | _InstanceNorm)
-    mean, variance = layer.running_mean, layer.running_var
-    if mean is None or variance is None or bool((mean == 0).all() and (variance == 1).all()):
-        return ChannelAffine(layer.num_features) if layer.affine else nn.Identity()
-    replacement, scale = ChannelAffine(layer.num_features), (variance + layer.eps).rsqrt()
-    with torch.no_grad():
-        replacement.weight.copy_(scale * layer.weight if layer.affine else scale)
-        shift = -mean * replacement.weight
-        replacement.bias.copy_(shift + layer.bias if layer.affine else shift)
-    return replacement
-
-
-BATCH_NORM: dict[str, Callable[[nn.Module], nn.Module]] = {
-    "group-norm": _group_norm,
-    "channel-affine": _channel_affine,
-}
-"""Replacements of a layer that mixes the records of a batch, by name."""
-
-
-def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
-    """Return the model with every layer that mixes records replaced, in place.
-
-    Args:
-        model: is changed.
-        kind: a key of `BATCH_NORM`; else InputError.
-    """
-    replacement = lookup(BATCH_NORM, kind, "model.batch-norm")
-    # A layer that is used in two places gets one replacement.
-    made: dict[nn.Module, nn.Module] = {}
-    for path, layer in list(model.named_modules(remove_duplicate=False)):
-        if _mixes_records(layer):
-            made.setdefault(layer, replacement(layer))
-            if layer is model:
-                return made[layer]
-            _put(model, path, made[layer])
-    return model
-
-
 def refuse_batch_statistics(model: nn.Module) -> None:
     """Raise InputError if a layer mixes a batch's records, without a gradient of each."""
     for name, layer in model.named_modules():
-        if _mixes_records(layer):
+        if mixes_records(layer):
             raise InputError(
                 f"layer '{name}' is {type(layer).__name__}, whose output depends on other records, "
                 'so no record has its own gradient; set model.batch-norm = "group-norm" '
@@ -343,17 +259,6 @@ def refuse_random_layers(model: nn.Module) -> None:
                 "record has more than one gradient; build the network without it, or with "
                 "probability 0"
             )
-
-
-def _mixes_records(layer: nn.Module) -> bool:
-    return isinstance(layer, _BatchNorm) or (
-        isinstance(layer, _InstanceNorm) and layer.track_running_stats
-    )
-
-
-def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, layer)
 
 
 def frozen_parameters(model: nn.Module) -> int:

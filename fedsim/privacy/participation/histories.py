@@ -4,10 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedsim.privacy.participation.rule import Participation
-
-History = tuple[tuple[int, int], ...]
-"""A client's rounds: pairs of the number of noise shares in a round, and of such rounds."""
+from fedsim.privacy.participation.rule import History, Participation
 
 
 @lru_cache(maxsize=64)
@@ -30,13 +27,11 @@ def histories(participation: Participation, rounds: int) -> tuple[History, ...]:
     A client is left out if another client joins as many rounds with as little noise.
 
     Args:
-        participation: the rule.
+        participation: the rule, by which rounds have different clients.
         rounds: number of planned rounds.
 
     Returns: Distinct histories, not empty; the first is the worst where records are not sampled.
     """
-    if not participation.varying:
-        return (((participation.shares(1), rounds),),)
     joined = np.zeros((rounds, participation.clients), dtype=np.bool_)
     for round, row in enumerate(joined, start=1):
         row[list(participation.participants(round))] = True

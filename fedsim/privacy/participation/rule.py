@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from adversaries.arrays import Bools, Ints
-from fedsim.privacy.participation import sampling
 
 ALL_CLIENTS = -1
 """The account of all clients together, where a ledger must not disclose who joined."""
 
 Coins = Bools
 
-
-_remembered = lru_cache(maxsize=4)(sampling.clients)
-"""All clients that one process plays need the same coins."""
+History = tuple[tuple[int, int], ...]
+"""A client's rounds: pairs of the number of noise shares in a round, and of such rounds."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +104,8 @@ class Participation:
         """Return the clients whose messages a round (from 1) sums if no client is missing."""
         if not self.varying:
             return range(self.clients)
+        from fedsim.privacy.participation import sampling  # noqa: PLC0415  (sampling only)
+
         joined = sampling.joined(self.seed, round, self.clients, self.client_rate)
         return tuple(joined.nonzero()[0].tolist())
 
@@ -144,8 +143,12 @@ class Participation:
 
         Returns: bool [T, n], or [T, clients] where privacy protects clients; None if all take part.
         """
+        if self.complete and not self.secret:
+            return None
+        from fedsim.privacy.participation import sampling  # noqa: PLC0415  (sampling only)
+
         if self.hidden:
-            draw = sampling.clients if self.seed is None else _remembered
+            draw = sampling.clients if self.seed is None else sampling.remembered
             return draw(
                 self.seed, tuple(trials), round, self.clients, self.client_rate, target_client
             )

@@ -5,6 +5,7 @@ rounds. A record that replaces another in D' uses that record's coin.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -57,6 +58,10 @@ def clients(
     coins = np.tile(joined(seed, round, clients, rate), (len(trials), 1))
     coins[:, target] = own[:, 0]
     return coins
+
+
+remembered = lru_cache(maxsize=4)(clients)
+"""All clients that one process plays need the same coins."""
 
 
 def joined(seed: int | None, round: int, clients: int, rate: float) -> Bools:

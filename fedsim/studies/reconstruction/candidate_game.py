@@ -22,7 +22,7 @@ from fedsim.configuration import Config
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.data.columns import shortened, text_of
-from fedsim.learning.data.distribution import LABEL
+from fedsim.learning.data.dealing import LABEL
 from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,

@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.configuration import documentation
 from fedsim.configuration.files import load
-from fedsim.learning.data import distribution
+from fedsim.learning.data import dealing, distribution
 
 FEW = ("trials.count=4", "training.rounds=1", "--quiet", "trials.batch=4")
 CANCER = ("--data", "breast-cancer")
@@ -94,7 +94,7 @@ def test_its_columns_divide_the_records_and_are_guessed_by_an_adversary(fedsim, 
         for place, client in zip(split.members, client_of, strict=True):
             held[own[place]].add(client)
         assert max(map(len, held.values())) == 1
-        assert distribution.keys(config.federation, split).tolist() == [
+        assert dealing.keys(config.federation, split).tolist() == [
             own[place] for place in split.members
         ]
     dataset = distribution.dataset(load(file).data, "")

@@ -5,13 +5,8 @@ import pytest
 import torch
 
 from fedsim.game import federation
-from fedsim.game.client import (
-    challenge_gradients,
-    clean_sum,
-    local_step_size,
-    local_steps,
-    noise,
-)
+from fedsim.game.client import clean_sum, local_step_size, local_steps, noise
+from fedsim.game.pair import challenge_gradients
 from fedsim.learning.training import clipped_block, models
 
 

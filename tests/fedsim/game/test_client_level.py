@@ -1,6 +1,5 @@
 """A client's clipped update, and what an adversary makes of it."""
 
-import copy
 import itertools
 import math
 from fractions import Fraction
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
+from recorded import RecordingGrid
 from scipy import stats
 from torch import nn
 from torch.nn import functional
@@ -22,7 +22,7 @@ from fedsim.configuration import to_run_config
 from fedsim.federation.client import adversary_node, training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.runtimes.inprocess import FIRST_NODE
 from fedsim.federation.server.plan import preflight
 from fedsim.game import client, federation, local_training
 from fedsim.game.known_round import KnownRound
@@ -273,20 +273,6 @@ def test_beliefs_do_not_depend_on_the_size_of_the_batch(small, run):
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
-class RecordingGrid(InProcessGrid):
-    """Keeps a copy of every message to every node."""
-
-    def __init__(self, config):
-        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
-        self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
-
-    def execute(self, message):
-        partition = message.metadata.dst_node_id - FIRST_NODE
-        received = (message.metadata.message_type, copy.deepcopy(message.content))
-        self.recorded.setdefault(partition, []).append(received)
-        return super().execute(message)
-
-
 def _record(config, path):
     grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
     with patch("fedsim.reports.page.write_report"):  # which the tests of `run` write
@@ -370,11 +356,7 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(small, tmp_path
     config = small(CLIENT | {"privacy.sensitivity": "local", "federation.partition": "dirichlet"})
     grid, transcript, chosen = _record(config, tmp_path / "run")
     known, target_client, trials = federation.load(config), chosen["client"], range(8)
-    received = [
-        content.array_records
-        for kind, content in grid.recorded[chosen["adversary"]]
-        if kind in ("train", "evaluate")
-    ]
+    received = grid.of_rounds(chosen["adversary"])
     assert len(received) == config.training.rounds + 1
     worlds = torch.tensor(transcript["worlds"])[:, None]
     for round, (before, after) in enumerate(itertools.pairwise(received), start=1):

@@ -7,9 +7,10 @@ import torch
 from adversaries.errors import InputError
 from fedsim.game import federation
 from fedsim.game.challenge import choose
-from fedsim.game.client import challenge_gradients, clean_sum, common_part
+from fedsim.game.client import clean_sum
 from fedsim.game.federation import initial_parameters
 from fedsim.game.known_round import KnownRound
+from fedsim.game.pair import challenge_gradients, common_part
 from fedsim.game.round_game import RoundGame
 
 MADE = ["clipbkd", "mislabelled"]

@@ -13,6 +13,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import verdicts
 from fedsim.game import federation, one_run
+from fedsim.game.known_round import KnownRound
+from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
@@ -20,6 +22,12 @@ from tests.auditors_node import run_with_auditor
 
 COUNT = 20
 KINDS = sorted(one_run.KINDS)
+
+
+def _added(config, known, clients, models, trials):
+    """Return what the canaries of some clients add to a sum."""
+    game = RoundGame(1, trials, 1.0, -1, None, None)
+    return one_run.planted(KnownRound(config, known, game, models), clients)
 
 
 def _planted(kind="gradient"):
@@ -63,7 +71,7 @@ def test_the_clients_canaries_add_up_to_those_that_are_in(kind, small):
     for clients in ([0], [1, 2], [0, 1, 2]):
         there = torch.from_numpy(np.isin(one_run.hosts(config), clients))
         expected = torch.einsum("tmp,tm->tp", each, coins * there)
-        found = one_run.planted(config, known, clients, models, trials)
+        found = _added(config, known, clients, models, trials)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     assert each.norm(dim=-1).max() <= config.training.clipping_norm * (1 + 1e-6)
 
@@ -109,7 +117,7 @@ def test_an_auditor_who_knows_the_data_leaves_them_out(kind, small):
     config = small(_planted(kind) | {"canaries.known-data": True})
     known, models = federation.load(config), _models(config)
     data = known.clipped_sum(models, np.arange(24))
-    added = one_run.planted(config, known, range(3), models, range(3))
+    added = _added(config, known, range(3), models, range(3))
     assert added is not None
     found = one_run.scores(config, known, models, data + added)
     expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), added)

@@ -11,7 +11,8 @@ from fedsim.game.record_display import (
     shown,
     unusual,
 )
-from fedsim.learning.data import Dataset, Records, Split, load, split
+from fedsim.learning.data import Dataset, Records, Split, load
+from fedsim.learning.data.dealing import split
 
 
 def people(*, as_text=False):

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import pld
-from flwr.app import RecordDict
+from recorded import RecordingGrid
 from scipy import stats
 
 from adversaries.errors import InputError
-from fedsim import client_app, server_app
+from fedsim import server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation, local_training
 from fedsim.game.known_round import KnownRound, coins_of
@@ -63,23 +61,6 @@ def test_all_trials_share_the_coins_of_the_others_and_the_targets_are_their_own(
     assert sampling.clients(3, range(4), 1, 50, 1.0, 7) is None
 
 
-class RecordingGrid(InProcessGrid):
-    """Keeps the rounds in which each node was asked, and the models that were sent."""
-
-    def __init__(self, config):
-        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
-        self.asked: dict[int, set[int]] = {}
-        self.contents: list[tuple[int, RecordDict]] = []
-
-    def execute(self, message):
-        partition = message.metadata.dst_node_id - FIRST_NODE
-        if message.metadata.message_type in ("train", "evaluate"):
-            round = messages.Request.from_content(message.content).round
-            self.asked.setdefault(round, set()).add(partition)
-            self.contents.append((partition, message.content))
-        return super().execute(message)
-
-
 def _recorded(config, path):
     grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
     server_app.carry_out(grid, preflight(config), directory)
@@ -96,7 +77,7 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(s
         range(8),
         torch.tensor(transcript["worlds"]),
     )
-    sent = [content.array_records for to, content in grid.contents if to == adversary]
+    sent = grid.of_rounds(adversary)
     total = torch.zeros(8, dtype=torch.float64)
     for round, (before, after) in enumerate(itertools.pairwise(sent), start=1):
         game = RoundGame(round, trials, 1.5, 2, None, None)
@@ -207,16 +188,7 @@ def test_the_report_says_who_was_asked_and_what_is_secret(small, tmp_path):
 
 
 def test_no_message_names_the_clients_that_joined(small, tmp_path):
-    config = small(SAMPLED)
-    sent = []
-
-    class Watching(InProcessGrid):
-        def execute(self, message):
-            if message.metadata.message_type in ("train", "evaluate"):
-                sent.append(message.content)
-            return super().execute(message)
-
-    grid = Watching(client_app.app, 6, to_run_config(config))
-    server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
-    assert any(messages.AGGREGATE in content for content in sent)
-    assert not any(messages.PARTICIPANTS in content for content in sent)
+    grid, _, adversary = _recorded(small(SAMPLED), tmp_path / "run")
+    contents = [content for each in grid.recorded.values() for _, content in each]
+    assert messages.AGGREGATE in grid.of_rounds(adversary)[-1]
+    assert not any(messages.PARTICIPANTS in content for content in contents)

@@ -17,7 +17,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.privacy import accounting
 from fedsim.privacy.accounting import ACCOUNTANTS, PLD, accountant
-from fedsim.privacy.loss_distribution import step_epsilon
+from fedsim.privacy.loss_distribution import coarsened, step_epsilon
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 SAMPLED = [
@@ -279,7 +279,7 @@ def test_kinds_are_counted_as_they_are_rounded():
     full = tuple(Steps(float(z)) for z in np.linspace(20, 40, 200))
     sampled = tuple(Steps(float(z), 1, 0.01) for z in np.linspace(1, 2, 200))
     mechanism = Mechanism(full + sampled)
-    assert mechanism.coarsened(256) == mechanism
+    assert coarsened(mechanism, 256) == mechanism
     for name in ("basic", "advanced", "rdp", "pld"):
         assert accountant(name).note(mechanism, 1e-5) is None
 
@@ -315,7 +315,7 @@ def test_ten_thousand_rounds_that_all_differ_are_rounded_for_the_adversary():
 @settings(max_examples=40)
 def test_a_coarser_mechanism_has_fewer_kinds_and_never_less_harm(kinds, most):
     mechanism = Mechanism(tuple(Steps(z, 1, q) for z, q in kinds))
-    coarse = mechanism.coarsened(most)
+    coarse = coarsened(mechanism, most)
     assert len(coarse.groups) <= min(2 * most, len(mechanism.groups))
     assert coarse.steps == mechanism.steps
     for kind in coarse.groups:

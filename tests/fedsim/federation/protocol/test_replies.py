@@ -9,6 +9,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from fedsim.federation.protocol import forms, messages, replies
 from fedsim.federation.protocol.flower_private import become_task
 from fedsim.federation.protocol.forms import Form
+from fedsim.federation.server import acceptance
 
 FLOATS = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -145,9 +146,9 @@ KNOWN = dict.fromkeys(("ratios", "hit"), Form(None, ((2,), (2, 3)), infinite=Tru
 )
 def test_findings_are_of_all_trials_and_rounds(found, reason):
     good = _reply(memory={"ratios": np.array([[0, np.inf, 1]] * 2), "hit": np.ones(2, dtype=bool)})
-    forms.check_findings(good.content, KNOWN, "ratios")
+    acceptance.check_findings(good.content, KNOWN, "ratios")
     with pytest.raises(ValueError, match=reason):
-        forms.check_findings(_reply(memory=found).content, KNOWN, "ratios")
+        acceptance.check_findings(_reply(memory=found).content, KNOWN, "ratios")
 
 
 @pytest.mark.parametrize("seconds", [np.nan, np.inf, -1.0, 1.7e308])

@@ -28,7 +28,7 @@ from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.plan import prepare
 from fedsim.federation.server.training import Training
 from fedsim.game import federation
-from fedsim.learning.data import distribution
+from fedsim.learning.data import dealing, distribution
 from fedsim.learning.training import predictions, saved_model
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
@@ -78,7 +78,7 @@ def test_plain_pytorch_scores_the_saved_model_as_the_run_did(training):
     with pytest.raises(InputError, match="has the report of a training, which played no trials"):
         fedsim.load(directory.path)
     config = directory.config
-    public = distribution.draw(config.data, distribution.dataset(config.data, "")).held_out_records
+    public = dealing.draw(config.data, distribution.dataset(config.data, "")).held_out_records
     with torch.no_grad():
         predicted, probabilities = predictions.likeliest(model(torch.tensor(public.features)))
     card = model_card.read_card(directory)

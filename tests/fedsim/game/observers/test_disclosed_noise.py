@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from fedsim import client_app, server_app
 from fedsim.configuration import to_run_config
-from fedsim.federation.protocol import messages
+from fedsim.federation.protocol import messages, replies
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -207,20 +207,20 @@ def test_noise_of_the_operating_system_can_be_measured_too(small, run):
 
 def _replies(config, directory):
     """Return, for every trained reply, its partition and whether it holds a measurement."""
-    replies = []
+    found = []
 
     class Watching(InProcessGrid):
         def execute(self, message):
             reply = super().execute(message)
             if message.metadata.message_type == "train":
                 records = reply.content.array_records
-                partition = int(messages.metric(reply, "partition"))
-                replies.append((partition, messages.MEASUREMENT in records))
+                partition = int(replies.metric(reply, "partition"))
+                found.append((partition, messages.MEASUREMENT in records))
             return reply
 
     grid = Watching(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
-    return replies
+    return found
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])

@@ -1,6 +1,5 @@
 """The adversary learns from its messages alone, and what it believes is the exact posterior."""
 
-import copy
 from contextlib import nullcontext
 from dataclasses import replace
 from unittest.mock import patch
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
+from recorded import RecordingGrid
 from scipy import stats
 
 from adversaries.attacks.posterior import hypotheses, log_odds
@@ -18,9 +18,9 @@ from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import adversary_node, training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.runtimes.inprocess import FIRST_NODE
 from fedsim.federation.server.plan import preflight
-from fedsim.game import client, federation
+from fedsim.game import client, federation, pair
 from fedsim.game.known_round import KnownRound
 from fedsim.game.observers import participant
 from fedsim.game.observers.memory import Memory
@@ -66,21 +66,6 @@ HALF_LESS_NOISE = [
 
 def _name(mode):
     return "-".join(map(str, mode.values()))
-
-
-class RecordingGrid(InProcessGrid):
-    """Keeps a copy of every message to every node."""
-
-    def __init__(self, config):
-        super().__init__(client_app.app, config.federation.clients, to_run_config(config))
-        self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
-
-    def execute(self, message):
-        metadata = message.metadata
-        self.recorded.setdefault(metadata.dst_node_id - FIRST_NODE, []).append(
-            (metadata.message_type, copy.deepcopy(message.content))
-        )
-        return super().execute(message)
 
 
 def _record(config, directory, reported=False):
@@ -251,7 +236,7 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
     weights = torch.ones(len(theta), config.data.records)
     weights[:, chosen["record"]] = 0
     rest = known.clipper.clipped_sum(theta, *known.members(np.arange(24)), weights)
-    present, absent = client.challenge_gradients(
+    present, absent = pair.challenge_gradients(
         known, theta, chosen["record"], chosen["replacement"]
     )
     expected = rest + worlds * present + (1 - worlds) * absent
@@ -357,7 +342,7 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
     weights = torch.from_numpy(coins).float()
     weights[:, chosen["record"]] = 0
     rest = known.clipper.clipped_sum(theta, *known.members(np.arange(24)), weights)
-    present, absent = client.challenge_gradients(
+    present, absent = pair.challenge_gradients(
         known, theta, chosen["record"], chosen["replacement"]
     )
     std = 1.0 * (2.0 if neighbouring == "replace" else 1.0)

@@ -13,9 +13,9 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from fedsim.federation.server import plan
 from fedsim.game import federation
-from fedsim.game.client import challenge_gradients
 from fedsim.game.observers import released_model
 from fedsim.game.observers.released_model import attack, responses, shares, why_not
+from fedsim.game.pair import challenge_gradients
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
 from fedsim.learning.training.optimizers import ServerOptimizer

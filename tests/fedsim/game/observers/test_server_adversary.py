@@ -6,9 +6,9 @@ import torch
 from scipy import stats
 
 from fedsim.game import federation
-from fedsim.game.client import challenge_gradients
 from fedsim.game.known_round import KnownRound
 from fedsim.game.observers.server_adversary import conclude
+from fedsim.game.pair import challenge_gradients
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
 from fedsim.privacy.mechanism import effective_noise_multiplier

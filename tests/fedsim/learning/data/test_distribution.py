@@ -10,8 +10,8 @@ from rich.console import Console
 from adversaries.errors import InputError
 from fedsim.game import federation
 from fedsim.learning import data
-from fedsim.learning.data import Dataset, Records, distribution
-from fedsim.learning.data.distribution import DataDistribution
+from fedsim.learning.data import Dataset, Records, dealing, distribution
+from fedsim.learning.data.dealing import DataDistribution
 from fedsim.reports import distribution_report
 from fedsim.reports.document import terminal
 
@@ -44,11 +44,11 @@ def test_averages_over_clients_count_records():
 def test_the_federation_and_the_distribution_agree(small):
     config = small({"federation.partition": "dirichlet", "federation.clients": 3})
     known = federation.load(config)
-    split = distribution.draw(config.data, data.load("digits"))
+    split = dealing.draw(config.data, data.load("digits"))
     np.testing.assert_array_equal(known.split.members, split.members)
-    client_of = distribution.divide(config.federation, config.data.seed, split)
+    client_of = dealing.divide(config.federation, config.data.seed, split)
     np.testing.assert_array_equal(known.client_of, client_of)
-    counts = distribution.hold(split, client_of, 3).counts
+    counts = dealing.hold(split, client_of, 3).counts
     for client in range(3):
         labels = split.members_records.labels[known.owned_by(client)]
         np.testing.assert_array_equal(counts[client], np.bincount(labels, minlength=10))
@@ -62,24 +62,22 @@ def test_a_country_goes_to_one_client(small):
             "federation.partition-key": "country",
         }
     )
-    split = distribution.draw(config.data, people())
-    client_of = distribution.divide(config.federation, config.data.seed, split)
+    split = dealing.draw(config.data, people())
+    client_of = dealing.divide(config.federation, config.data.seed, split)
     countries = people().columns["country"][split.members]
     assert {len(set(client_of[countries == country])) for country in ("no", "fr", "pt")} == {1}
     assert set(client_of) == {0, 1, 2}
 
 
 def test_hundreds_of_columns_are_named_in_part():
-    assert distribution.named(["a", "b"]) == "a, b"
-    assert distribution.named(map(str, range(600))).endswith("18, 19 and 580 more")
+    assert dealing.named(["a", "b"]) == "a, b"
+    assert dealing.named(map(str, range(600))).endswith("18, 19 and 580 more")
 
 
 def test_labels_are_a_column_of_every_dataset(small):
     config = small({"federation.partition": "key", "federation.partition-key": "label"})
-    split = distribution.draw(config.data, data.load("digits"))
-    held = distribution.hold(
-        split, distribution.divide(config.federation, config.data.seed, split), 3
-    )
+    split = dealing.draw(config.data, data.load("digits"))
+    held = dealing.hold(split, dealing.divide(config.federation, config.data.seed, split), 3)
     assert (np.count_nonzero(held.counts, axis=0) <= 1).all()
 
 
@@ -87,14 +85,12 @@ def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small):
     known, printers = people(), np.arange(len(people().train)) % 5
     columns = {**known.columns, "label": printers}
     source = dataclasses.replace(known, columns=columns)
-    assert distribution.columns_of(source)["label"] is source.train.labels
+    assert dealing.columns_of(source)["label"] is source.train.labels
     config = small({"federation.partition": "key", "federation.partition-key": "label"})
     with pytest.raises(InputError, match=r"is 'label', .* people also has a column of this name"):
-        distribution.divide(
-            config.federation, config.data.seed, distribution.draw(config.data, source)
-        )
+        dealing.divide(config.federation, config.data.seed, dealing.draw(config.data, source))
     other = small({"federation.partition": "key", "federation.partition-key": "country"})
-    distribution.divide(other.federation, other.data.seed, distribution.draw(other.data, source))
+    dealing.divide(other.federation, other.data.seed, dealing.draw(other.data, source))
 
 
 @pytest.mark.parametrize(
@@ -108,9 +104,7 @@ def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small):
 def test_a_column_that_is_not_there_or_would_be_split_is_refused(small, scheme, key, wrong):
     config = small({"federation.partition": scheme, "federation.partition-key": key})
     with pytest.raises(InputError, match=wrong):
-        distribution.divide(
-            config.federation, config.data.seed, distribution.draw(config.data, people())
-        )
+        dealing.divide(config.federation, config.data.seed, dealing.draw(config.data, people()))
 
 
 def test_many_classes_and_strange_column_names_are_shown_as_they_are(small, monkeypatch):

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adversaries.errors import InputError
-from fedsim.learning.data import Dataset, Records, split
+from fedsim.learning.data import Dataset, Records
+from fedsim.learning.data.dealing import split
 
 
 def numbered(train, test=None):

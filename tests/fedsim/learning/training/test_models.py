@@ -17,10 +17,10 @@ from fedsim.learning.training.models import (
     parameter_shapes,
     refuse_batch_statistics,
     refuse_random_layers,
-    replace_batch_norm,
     structural_model,
     unflatten,
 )
+from fedsim.learning.training.other_networks import replace_batch_norm
 from fedsim.learning.training.trainable import train_only
 
 
