@@ -140,7 +140,7 @@ def _federation(smoke: bool) -> Table:
         stated = {name: each[~np.isnan(each)] for name, each in everybody.items()}
         medians = [_of(stated[name], np.median) for name in (*BOUNDS, ESTIMATE)]
         above = [_of(stated[name] > audited["canary_epsilon"], np.mean) for name in BOUNDS]
-        accuracy = found["utility"]["accuracy"]["mean"][-1]
+        accuracy = found["details"]["utility"]["accuracy"]["mean"][-1]
         rows.append(
             (
                 kind,

@@ -130,7 +130,7 @@ def test_a_report_that_does_not_follow_from_its_files_is_refused(fedsim, run):
     report["details"]["empirical"]["wins"] += 1
     (run / "report.json").write_text(json.dumps(report))
     status, text, _ = fedsim("verify", run)
-    assert (status, "does not follow from the files: empirical.wins" in text) == (4, True)
+    assert (status, "does not follow from the files: details.empirical.wins" in text) == (4, True)
     assert not (run / "SHA256SUMS").exists()
     report["versions"]["numpy"] = "1.0"  # facts.json has it too
     (run / "report.json").write_text(json.dumps(report))
