@@ -280,7 +280,7 @@ def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path):
     }
     found = fedsim.run(OWN | changes, data=own_records(), **given)
     # One attack, once given as a function and once by its name: the data and models are the same.
-    played = found.details.membership_inference
+    played = found.details.details.membership_inference
     own = {name.rpartition("_")[0]: attack for name, attack in played.items()}
     assert own["given:below_usual"] == played["lira-offline"]
     assert "given:low_loss" in own
