@@ -221,7 +221,7 @@ def test_without_the_worlds_nobody_says_who_was_right(seen):
     report = _report(seen[0])
     assert report.row.attack.interval is None
     assert "of 2, 0 missed" in _summary(report)
-    assert words.state_words(report, report.row).text == "Cannot tell"
+    assert words.every_audit.mark(report, report.row).text == "Cannot tell"
     assert "--worlds RUN" in words.decisions(report)[0]  # the step that would tell
 
 
