@@ -29,8 +29,9 @@ def _arrays(message: Message) -> dict[str, np.ndarray]:
     records = message.content.array_records
     if len(records) == 1:
         return _of_record(next(iter(records.values())))
+    # Without a slash in the record's name, no two arrays have the same name.
     return {
-        f"{name}/{key}": array
+        f"{name.replace('%', '%25').replace('/', '%2F')}/{key}": array
         for name, record in records.items()
         for key, array in _of_record(record).items()
     }

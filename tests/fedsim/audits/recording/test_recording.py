@@ -23,6 +23,7 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
+from fedsim.audits.recording.flower import _arrays
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import Transcript, TranscriptFacts
@@ -225,3 +226,14 @@ def test_a_transcript_that_may_lack_rounds_supports_nothing():
     report = _judged(open_ended, TRUTH + 0.01)
     assert report["verdict"] == "not judged"
     assert "does not state that the run has ended" in report["reasons"][0]
+
+
+def test_arrays_of_several_records_keep_names_of_their_own():
+    one = Array.from_numpy_ndarray(np.zeros(1))
+    names = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "c")]
+    content = RecordDict()
+    for record_name, key in names:
+        content.setdefault(record_name, ArrayRecord())[key] = one
+    found = _arrays(Message(content, 1, "train"))
+    assert len(found) == len(names)
+    assert "a/c" in found
