@@ -15,7 +15,7 @@ NAMED = {
     "challenge.kind": ("fedsim.game.crafting", "KINDS"),
     "data.name": ("fedsim.learning.data", "DATASETS"),
     "federation.partition": ("fedsim.learning.data.partition", "PARTITIONS"),
-    "model.batch-norm": ("fedsim.learning.training.other_networks", "BATCH_NORM"),
+    "model.batch-norm": ("fedsim.learning.training.torchvision_networks", "BATCH_NORM"),
     "model.name": ("fedsim.learning.training.models", "MODELS"),
     "privacy.accountant": ("fedsim.privacy.accounting", "ACCOUNTANTS"),
     "training.optimizer": ("fedsim.learning.training.optimizers", "OPTIMIZERS"),

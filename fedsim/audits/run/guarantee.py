@@ -40,7 +40,7 @@ FITTED = (
 )
 SEEDED = (
     "The noise came from the run's seed, so that the experiment can be repeated. Anyone who knows "
-    'the seed can remove the noise. To protect people, set privacy.noise-source = "system".'
+    "the seed can remove the noise. To protect people, train with secret noise: fedsim train."
 )
 IN_THE_CLEAR = (
     "Secure aggregation was simulated: the server saw every message, with only a share of the "

@@ -150,10 +150,10 @@ RULES: Mapping[str, Rule] = ByUse(
     {
         f"{KINDS}.linear.Linear": f"{PLACE}.layers:_linear",
         **{f"{KINDS}.conv.Conv{axes}d": f"{PLACE}.convolutions:RULE" for axes in (1, 2, 3)},
-        f"{KINDS}.sparse.Embedding": f"{PLACE}.other_layers:EMBEDDING",
-        f"{KINDS}.normalization.GroupNorm": f"{PLACE}.other_layers:GROUP_NORM",
-        f"{KINDS}.normalization.LayerNorm": f"{PLACE}.other_layers:LAYER_NORM",
-        f"{PLACE}.layers.ChannelAffine": f"{PLACE}.other_layers:CHANNEL_AFFINE",
+        f"{KINDS}.sparse.Embedding": f"{PLACE}.embeddings_and_norms:EMBEDDING",
+        f"{KINDS}.normalization.GroupNorm": f"{PLACE}.embeddings_and_norms:GROUP_NORM",
+        f"{KINDS}.normalization.LayerNorm": f"{PLACE}.embeddings_and_norms:LAYER_NORM",
+        f"{PLACE}.layers.ChannelAffine": f"{PLACE}.embeddings_and_norms:CHANNEL_AFFINE",
         # GPT-2's linear layers, whose weight is [in, out].
         "transformers.pytorch_utils.Conv1D": f"{PLACE}.layers:_transposed_linear",
     }

@@ -98,9 +98,9 @@ def is_own_code(name: str) -> bool:
 def _builder(name: str) -> Builder:
     if name in MODELS or is_own_code(name):
         return lookup(MODELS, name, "model.name")
-    from fedsim.learning.training import other_networks  # noqa: PLC0415  (such networks only)
+    from fedsim.learning.training import torchvision_networks  # noqa: PLC0415  (such networks only)
 
-    return other_networks.of_torchvision(name, TORCHVISION, MODELS)
+    return torchvision_networks.of_torchvision(name, TORCHVISION, MODELS)
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,9 @@ def _started(
     if values and first:
         pretrained.put(model, values)
     if batch_norm != "refuse":
-        from fedsim.learning.training import other_networks  # noqa: PLC0415  (such networks only)
+        from fedsim.learning.training import torchvision_networks  # noqa: PLC0415  (such networks only)
 
-        model = other_networks.replace_batch_norm(model, batch_norm)
+        model = torchvision_networks.replace_batch_norm(model, batch_norm)
     if values and not first:
         pretrained.put(model, values)
     return model

@@ -166,9 +166,9 @@ CLASSIFICATION = Classification()
 TASKS: Mapping[str, Task] = ByUse(
     {
         "classification": "fedsim.learning.training.tasks:CLASSIFICATION",
-        "next-token": "fedsim.learning.training.other_tasks:NEXT_TOKEN",
-        "regression": "fedsim.learning.training.other_tasks:REGRESSION",
-        "huber": "fedsim.learning.training.other_tasks:HUBER",
+        "next-token": "fedsim.learning.training.regression_and_text:NEXT_TOKEN",
+        "regression": "fedsim.learning.training.regression_and_text:REGRESSION",
+        "huber": "fedsim.learning.training.regression_and_text:HUBER",
     }
 )
 """By their names in model.task."""

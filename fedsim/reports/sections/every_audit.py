@@ -56,10 +56,11 @@ def _unlimited(report: AuditReport[Any], row: Row) -> StateWords:
     return verdicts.MUST_BE_TRUSTED if row.observer == "server" else verdicts.NO_PROTECTION
 
 
-def cells(row: Row) -> list[str]:
+def cells(report: AuditReport[Any], row: Row) -> list[str]:
     """Return the measured share of right answers, its limit, and the limit and bound of epsilon."""
     attack, limit = row.attack, row.limit
-    right = "not measured"
+    trusted = state_words(report, row) is verdicts.MUST_BE_TRUSTED
+    right = "sees unprotected sums" if trusted else "not measured"
     if attack is not None:
         right = DASH
         if attack.advantage is not None:
@@ -88,7 +89,7 @@ def _bar(report: AuditReport[Any], row: Row, columns: Sequence[int], tells: bool
         remark=row.note,
         by="theory" if limit is None else BY[limit.source],
         tells=tells,
-        cells=[cells(row)[place] for place in columns],
+        cells=[cells(report, row)[place] for place in columns],
     )
 
 

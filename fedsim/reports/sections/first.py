@@ -87,7 +87,7 @@ def answer(report: RunReport) -> str:
     rarely = f", except in up to {percent(held.exceeded)} of trainings"
     text = ANSWERS[state].format(
         who=f"{who[:1].upper()}{who[1:]}",
-        right=every_audit.cells(row)[0],
+        right=every_audit.cells(report, row)[0],
         belief=percent(attack.belief),
         rho_beta=f"{percent(held.rho_beta)}{rarely * math.isfinite(held.epsilon)}",
         trials=trials_of(report),

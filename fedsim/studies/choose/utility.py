@@ -16,7 +16,7 @@ from adversaries.arrays import Floats
 from adversaries.statistics.intervals import mean_interval
 from fedsim.game.federation import Federation
 from fedsim.learning.data.dataset import STEPS
-from fedsim.learning.training import criterion, other_tasks, tasks
+from fedsim.learning.training import criterion, regression_and_text, tasks
 from fedsim.learning.training.criterion import (
     AUC,
     BALANCED,
@@ -95,7 +95,7 @@ def fitted(loaded: Federation) -> Tensor:
     classes = loaded.split.dataset.classes
     weights = np.zeros((classes, features.shape[1])), np.zeros(classes)
     if tasks.task_of(loaded.model).name == "regression":
-        target = other_tasks.SPAN * (labels.numpy() / STEPS - 0.5)
+        target = regression_and_text.SPAN * (labels.numpy() / STEPS - 0.5)
         model = LinearRegression().fit(features.numpy(), target)
         found = model.coef_.reshape(1, -1), np.atleast_1d(model.intercept_)
     else:
@@ -126,10 +126,10 @@ def measure(loaded: Federation, models: Tensor) -> list[dict[str, Any]]:
     if task.name != "classification":
         values = scores if task.name == "regression" else losses
         weights = torch.ones(len(features), dtype=torch.float64)
-        if isinstance(task, other_tasks.NextToken):
+        if isinstance(task, regression_and_text.NextToken):
             weights = task.weights(loaded.model, features)
         for row, each in zip(rows, values.double(), strict=True):
-            between = other_tasks.ratio_interval(each, weights)
+            between = regression_and_text.ratio_interval(each, weights)
             row["interval"] = between and [*between.ends]
         return rows
     found = loaded.measures(models)

@@ -30,7 +30,7 @@ from fedsim.commands.main import main
 from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.game import federation
 from fedsim.learning.data import own_records, schema
-from fedsim.learning.training import models, other_tasks, pretrained, tasks
+from fedsim.learning.training import models, pretrained, regression_and_text, tasks
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.layerwise import fallbacks
 from fedsim.learning.training.models import Tuning
@@ -101,7 +101,7 @@ def test_the_loss_is_transformers_own_and_padding_counts_for_nothing(kind, tmp_p
         expected = torch.stack([plain_loss(plain, row) for row in rows])
     torch.testing.assert_close(found[:, 0], expected)
     task = tasks.TASKS["next-token"]
-    assert isinstance(task, other_tasks.NextToken)
+    assert isinstance(task, regression_and_text.NextToken)
     assert tasks.task_of(network) is task
     weights = task.weights(network, rows)
     assert weights.tolist() == [int((row != PAD).sum()) - 1 for row in rows]
@@ -312,7 +312,9 @@ def test_the_interval_of_a_mean_over_tokens_holds_it_as_often_as_it_says():
     random = torch.Generator().manual_seed(0)
     weights = torch.randint(1, 20, (600, 80), generator=random).double()
     values = 2 + torch.randn(600, 80, generator=random).double() / weights.sqrt()
-    intervals = [other_tasks.ratio_interval(*each) for each in zip(values, weights, strict=True)]
+    intervals = [
+        regression_and_text.ratio_interval(*each) for each in zip(values, weights, strict=True)
+    ]
     held = sum(found is not None and found.low < 2 < found.high for found in intervals)
     assert 545 < held < 590
 
@@ -325,7 +327,7 @@ def test_the_unigram_baseline_is_fitted_elsewhere_than_it_is_measured():
     shares = random.dirichlet(np.full(199, 0.5))
     texts = 1 + random.choice(199, size=(420, 11), p=shares)
     few, fresh = torch.tensor(texts[:20]), torch.tensor(texts[20:, 1:])
-    baseline = other_tasks.NextToken().baseline(model, few, torch.zeros(20)).loss
+    baseline = regression_and_text.NextToken().baseline(model, few, torch.zeros(20)).loss
     counts = np.bincount(texts[:20, 1:].ravel(), minlength=200)
     kinds = (counts > 0).sum()
     elsewhere = np.log((counts + kinds / 200) / (counts.sum() + kinds))

@@ -20,7 +20,7 @@ from fedsim.learning.training.models import (
     structural_model,
     unflatten,
 )
-from fedsim.learning.training.other_networks import replace_batch_norm
+from fedsim.learning.training.torchvision_networks import replace_batch_norm
 from fedsim.learning.training.trainable import train_only
 
 

@@ -15,7 +15,7 @@ from fedsim.learning.data import dataset, own_records, schema
 from fedsim.learning.data.dataset import STEPS, TargetRange
 from fedsim.learning.training import models, quality, tasks
 from fedsim.learning.training.clipping import Clipper
-from fedsim.learning.training.other_tasks import SPAN
+from fedsim.learning.training.regression_and_text import SPAN
 
 
 def test_a_number_is_a_step_of_its_range_and_what_lies_outside_is_clipped():
