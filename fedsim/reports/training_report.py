@@ -225,7 +225,7 @@ def _release(report: TrainingReport, card: ModelCard) -> str:
     model = report.rows.get("released-model", rows[-1]).allowed
     who, unit = "anyone with the model", card.privacy.unit
     sharing = "Sharing what the rounds released" if card.uncovered else "Sharing public/"
-    covered = " ε does not cover all of public/: see the warnings." * bool(card.uncovered)
+    covered = " Part of public/ is not protected by this: see the warnings." * bool(card.uncovered)
     return f"{release.decide(sharing, share(model.rho_alpha), unit, who)}{covered}"
 
 

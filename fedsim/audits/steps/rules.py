@@ -32,6 +32,8 @@ class Rule:
         why: the mistake, as a sentence without a full stop; {0} is what was found, or {0}, {1} and
             so on the members of a tuple.
         mend: the change that mends it.
+        severity: "alarm" where the guarantee is weaker than claimed: no claim is then supported.
+            Else "caution" or "note".
     """
 
     name: str

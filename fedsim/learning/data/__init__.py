@@ -5,9 +5,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from adversaries.registry import lookup
+from adversaries.registry import is_code, lookup
 from fedsim.common.by_use import ByUse
-from fedsim.learning.data.dataset import Dataset, Indices, Records, Source, Split, TargetRange
+from fedsim.learning.data.dataset import (
+    Dataset,
+    Indices,
+    Records,
+    Source,
+    Split,
+    TargetRange,
+    checked,
+)
 
 __all__ = [
     "BUNDLED",
@@ -70,8 +78,11 @@ def load(
 
 @lru_cache(maxsize=4)
 def _load(source: Source) -> Dataset:
+    made = lookup(DATASETS, source.name, "data.name")(source)
+    if is_code(source.name):
+        made = checked(made, source.name)
     # A user's own loader may name its data differently.
-    return replace(lookup(DATASETS, source.name, "data.name")(source), name=source.name)
+    return replace(made, name=source.name)
 
 
 @lru_cache(maxsize=4)

@@ -143,8 +143,10 @@ class Records:
     labels: Ints
 
     def __post_init__(self) -> None:
-        self.features.flags.writeable = False
-        self.labels.flags.writeable = False
+        for each in (self.features, self.labels):
+            if not isinstance(each, np.ndarray):
+                raise InputError(f"records are given as a {type(each).__name__}; give arrays")
+            each.flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -187,6 +189,33 @@ class Dataset:
             return features
         numbers = np.isin(self.attributes, list(self.keys))
         return np.where(numbers, (features + 1) / 2, features).astype(np.float32)
+
+
+def checked(made: Any, name: str) -> Dataset:
+    """Return what the user's own loader made. Raises InputError where it is no right dataset."""
+
+    def refuse(found: str, instead: str) -> InputError:
+        return InputError(f"data.name is '{name}', which returned {found}; return {instead}")
+
+    if not isinstance(made, Dataset):
+        raise refuse(f"a {type(made).__name__}", "a Dataset")
+    for records in filter(None, (made.train, made.test)):
+        features, labels = records.features, records.labels
+        if features.dtype not in (np.float32, np.int64) or not np.isfinite(features).all():
+            raise refuse(f"features of type {features.dtype}", "float32 or tokens, all finite")
+        if labels.dtype != np.int64 or labels.shape != features.shape[:1]:
+            raise refuse(
+                f"labels of type {labels.dtype}, {list(labels.shape)}",
+                f"one int64 for each of the {len(features)} records",
+            )
+        if made.target is None and features.dtype == np.float32 and len(labels):
+            ends = int(labels.min()), int(labels.max())
+            if ends[0] < 0 or ends[1] >= made.classes:
+                raise refuse(
+                    f"labels {ends[0]} to {ends[1]}",
+                    f"0 to {made.classes - 1}",
+                )
+    return made
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,9 @@ def baseline(judged: Judged) -> str:
     if judged.name == ERROR:
         return f"always answering the median: {constant}"
     names = {ACCURACY: "majority class", PERPLEXITY: "unigram baseline"}
-    return f"{names.get(judged.name, 'a constant answer has')} {constant}"
+    if judged.name not in names:
+        return f"{constant} for a constant answer"
+    return f"{names[judged.name]} {constant}"
 
 
 def beside(measured: Measured, least_recall: tuple[str, float] | None = None) -> str:
@@ -105,7 +107,7 @@ def beside(measured: Measured, least_recall: tuple[str, float] | None = None) ->
     )
     if judged.name == ACCURACY:
         return others
-    return f"{baseline(judged)}, accuracy {percent(measured.accuracy)}, {others}"
+    return f"{baseline(judged)}; accuracy {percent(measured.accuracy)}, {others}"
 
 
 def unless_learnt(

@@ -31,7 +31,8 @@ UNSUPPORTED = {
     Verdict.NOT_JUDGED: release.UNTOLD,
     Verdict.NO_CLAIM: release.UNCLAIMED,
 }
-RELYING = "Relying on the claim"
+SEEN = "What the audit could have seen"
+RELYING, WHO = "Relying on the claim", "with this noise, an adversary"
 SEVERITIES = ("alarm", "caution", "note")
 
 
@@ -47,7 +48,7 @@ def released(report: AuditReport[Any]) -> str:
     limit = report.row.limit
     if limit is None:
         return release.UNTOLD
-    told = release.decide(RELYING, share(limit.rho_alpha), report.unit or "record")
+    told = release.decide(RELYING, share(limit.rho_alpha), report.unit or "record", WHO)
     return f"{told}{release.OBJECTED * bool(report.alarms)}"
 
 
@@ -78,6 +79,7 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
     verdict = f"{every_audit.state_words(report, report.row).text}."
     if report.claim is not None:
         verdict = f"{report.headline} {first.removesuffix('.')}{'.' * bool(first)}".rstrip()
+    seen = every_audit.seen(report)
     note = report.row.limit.note if report.row.limit else ""
     doubts = [each.sentence for each in report.findings if each.severity == "caution"]
     return every_audit.told(
@@ -92,9 +94,13 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
         played=audit_words.played(report),
         note=audit_words.note(report),
         release=released(report),
-        answer=[verdict, *audit_words.told(report)],
+        answer=[verdict, *every_audit.by_chance(report), *audit_words.told(report)],
         steps=decisions(report),
-        sections=lambda: [*_objections(report), *course.drawn(report, rounds)],
+        sections=lambda: [
+            *_objections(report),
+            *([doc.Part(SEEN, [doc.Prose(each) for each in seen], folded=True)] if seen else []),
+            *course.drawn(report, rounds),
+        ],
         data=report.name,
         limits=audit_words.limits(report),
     )

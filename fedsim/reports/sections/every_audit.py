@@ -9,7 +9,7 @@ from typing import Any
 
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.results import verdicts
+from fedsim.audits.results import conditions, verdicts
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.audits.run.detectable import HALF
@@ -136,25 +136,34 @@ def told(
         observers=[_bar(report, row, columns, tells) for row in rows],
         headings=["Observer", *(headings[place] for place in columns)],
         caption=f"Right answers about {about}{intervals}.",
-        remarks=[*([_power(report)] if report.row.attack or report.row.noise else ()), *remarks],
+        remarks=[*seen(report), *(by_chance(report) if own.get("brief") else []), *remarks],
         **own,
     )
 
 
-def _power(report: AuditReport[Any]) -> str:
+def by_chance(report: AuditReport[Any]) -> list[str]:
+    """Return what explains a measurement above the limit; nothing where there is none."""
+    row = report.row
+    if report.alarms or row.limit is None or (row.advantage or 0) <= row.limit.rho_alpha:
+        return []
+    return ["Chance can explain a share above the limit."]
+
+
+def seen(report: AuditReport[Any]) -> list[str]:
     """Return which intervals are shown, and the shortfall of noise that would have been seen."""
     row = report.row
-    told = f"Guessing is right in 50%. Intervals: {percent(report.confidence)}."
+    if row.attack is None and row.noise is None:
+        return []
+    kinds = "Intervals" if report.kind == conditions.RUN else "Intervals and bounds"
+    told = f"Guessing is right in 50%. {kinds}: {percent(report.confidence)}."
     if (noise := row.noise) is not None:
         ends = f"{number(noise.low)} to" if noise.low else "at most"
         told += f" The noise is {ends} {number(noise.high)} times the claimed noise."
     if row.interval and row.interval[0] <= 0:
         told += " The interval contains guessing: more trials may show more."
     if report.alarms:
-        return told  # noise may be missing
-    if row.limit and (row.advantage or 0) > row.limit.rho_alpha:
-        told += " Chance alone can explain that the measured share is above the limit."
-    return f"{told} {would_have_noticed(row.detects)}".rstrip()
+        return [told]  # noise may be missing
+    return [f"{told} {would_have_noticed(row.detects)}".rstrip()]
 
 
 def decisions(

@@ -24,7 +24,7 @@ from fedsim.reports.document.wording import DASH, counted, number, percent, plai
 from fedsim.reports.sections.risks import in_cases, of_cases
 from fedsim.studies import page
 from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
-from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Limit
+from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Choice, Limit
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
@@ -290,7 +290,10 @@ def told(result: Result, directory: Path) -> Told:
         more=lambda: _numbers(result),
         legend=f"The models were trained on all {config.data.records:,} records and judged on "
         f"{config.data.held_out:,} others.",
-        steps=[(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)],
+        steps=[
+            *_decision(result.choice),
+            *((f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)),
+        ],
     )
 
 
@@ -344,6 +347,17 @@ def _towards(result: Result) -> list[doc.Block]:
     ]
     vantage = f"vantage, with {federation.trust} trust"
     return [doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)]
+
+
+def _decision(choice: Choice) -> list[str]:
+    """Return what is to decide about a choice."""
+    strictest = choice.strictest
+    if strictest is None or strictest is choice.chosen:
+        return []
+    return [
+        f"Decide whether to take ε = {number(strictest.epsilon)} in its place, which is stricter "
+        "and nearly as good."
+    ]
 
 
 def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:

@@ -615,7 +615,7 @@ def test_a_model_is_judged_by_the_criterion_of_its_task(report):
         accuracy=0.82,
     )
     for area, learnt, words in (
-        (0.645, True, "AUC 0.645 (a constant answer has 0.500, accuracy 82.0%, majority"),
+        (0.645, True, "AUC 0.645 (0.500 for a constant answer; accuracy 82.0%, majority"),
         (0.51, False, "its AUC is 0.510 (0.464 to 0.556 at 95%), and a constant answer reaches"),
     ):
         measured = replace(uneven, area_under_curve=area)

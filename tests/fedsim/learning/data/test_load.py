@@ -1,12 +1,16 @@
 """Datasets are found by name, loaded once and never changed."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
+from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.configuration import from_run_config
-from fedsim.learning.data import DATASETS, distribution, load
+from fedsim.learning.data import DATASETS, Dataset, Records, distribution, load
 
 READ_FROM_FILES = sorted(set(DATASETS) - {"digits", "breast-cancer"})
 
@@ -81,3 +85,31 @@ def test_the_configuration_says_what_is_read(tmp_path):
     config = from_run_config(values | {"data.exclude": " who, town "})
     assert distribution.dataset(config.data, "").attributes == ("age",)
     assert list(distribution.dataset(config.data, "").columns) == ["who", "age", "town"]
+
+
+def made(features, labels, classes=2):
+    return Dataset("blobs", Records(features, labels), None, classes, "tabular")
+
+
+ROWS, ZEROS = np.zeros((4, 2), np.float32), np.zeros(4, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: (ROWS, ZEROS), "returned a tuple; return a Dataset"),
+        (lambda: made(ROWS.tolist(), ZEROS), "given as a list; give arrays"),
+        (lambda: made(ROWS.astype(np.float64), ZEROS), "features of type float64; return float32"),
+        (lambda: made(ROWS * np.nan, ZEROS), "all finite"),
+        (lambda: made(ROWS.copy(), ZEROS.astype(np.int32)), "labels of type int32"),
+        (lambda: made(ROWS.copy(), ZEROS[:3].copy()), "one int64 for each of the 4 records"),
+        (lambda: made(ROWS.copy(), ZEROS + 2), "labels 2 to 2; return 0 to 1"),
+    ],
+)
+def test_what_a_loader_of_ones_own_returns_is_checked_before_anything_is_computed(
+    wrong, says, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(blobs=lambda _: wrong()))
+    monkeypatch.setenv(registry.ALLOWED, "mine:blobs")
+    with pytest.raises(InputError, match=says):
+        load("mine:blobs")
