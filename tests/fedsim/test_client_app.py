@@ -210,7 +210,7 @@ from flwr.app import Context, Message, MessageType, RecordDict
 
 from fedsim import client_app
 from fedsim.configuration import Config, to_run_config
-from fedsim.federation.protocol import messages
+from fedsim.federation.protocol import messages, replies
 from fedsim.federation.protocol.flower_private import become_task
 
 become_task(1, 1)

@@ -8,7 +8,7 @@ from fedsim.reports.document.wording import percent
 
 CONTRADICTED = "Do not release: a measurement contradicts what was claimed or configured."
 UNPROTECTED = "Do not release: no guarantee protects the people whose records were used."
-SUSPECT = "Do not release on this claim: the audit does not support it."
+SUSPECT = "Do not release on this claim: it is not supported."
 UNTOLD = "This audit is no ground for a release: it cannot tell whether the claim holds."
 UNCLAIMED = "This audit is no ground for a release: nothing was claimed that it could judge."
 DECIDE = (

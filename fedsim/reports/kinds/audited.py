@@ -80,14 +80,12 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
     if report.claim is not None:
         verdict = f"{report.headline} {first.removesuffix('.')}{'.' * bool(first)}".rstrip()
     seen = every_audit.seen(report)
-    note = report.row.limit.note if report.row.limit else ""
     doubts = [each.sentence for each in report.findings if each.severity == "caution"]
     return every_audit.told(
         report,
         about=f"one {report.unit or 'record'}",
         remarks=[
             *(f"Caution: {each}" for each in doubts),
-            *([f"The limit is of {note}."] if note else ()),
             *([rest] if report.claim and rest else ()),
         ],
         kind=audit_words.KINDS[report.kind],

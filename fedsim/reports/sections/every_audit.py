@@ -59,8 +59,9 @@ def _unlimited(report: AuditReport[Any], row: Row) -> StateWords:
 def cells(report: AuditReport[Any], row: Row) -> list[str]:
     """Return the measured share of right answers, its limit, and the limit and bound of epsilon."""
     attack, limit = row.attack, row.limit
-    trusted = state_words(report, row) is verdicts.MUST_BE_TRUSTED
-    right = "sees unprotected sums" if trusted else "not measured"
+    right = "not measured"
+    if state_words(report, row) is verdicts.MUST_BE_TRUSTED and report.kind == conditions.RUN:
+        right = "sees unprotected sums"  # too wide beside the column of bounds
     if attack is not None:
         right = DASH
         if attack.advantage is not None:
@@ -154,8 +155,11 @@ def seen(report: AuditReport[Any]) -> list[str]:
     row = report.row
     if row.attack is None and row.noise is None:
         return []
-    kinds = "Intervals" if report.kind == conditions.RUN else "Intervals and bounds"
-    told = f"Guessing is right in 50%. {kinds}: {percent(report.confidence)}."
+    told = f"Intervals and bounds: {percent(report.confidence)}."
+    if report.kind == conditions.RUN:
+        told = f"Guessing is right in 50%. Intervals: {percent(report.confidence)}."
+    if row.limit is not None and row.limit.note and report.kind != conditions.RUN:
+        told += f" The limit is of {row.limit.note}."
     if (noise := row.noise) is not None:
         ends = f"{number(noise.low)} to" if noise.low else "at most"
         told += f" The noise is {ends} {number(noise.high)} times the claimed noise."
