@@ -14,15 +14,15 @@ def of_records(count: int) -> float:
 
 
 def too_large(delta: float, count: int, unit: str) -> str:
-    """Return a warning for a δ that says nothing; "" for a smaller one.
+    """Return a warning for a δ above one over the units; "" for another.
 
     Args:
         count: number of records, or of clients.
         unit: of privacy: "record" or "client".
     """
-    if delta * count < 1:
+    if delta <= 1 / count:
         return ""
     return (
-        f"δ = {delta:.3g} is not below 1/{count}: a mechanism that publishes one {unit} at random "
-        "meets it. Set privacy.delta far below."
+        f"Delta is {delta:g}, above 1/{count}. A mechanism that publishes one of {count} {unit}s "
+        "at random would keep such a guarantee. For people, choose a smaller privacy.delta."
     )

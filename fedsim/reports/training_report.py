@@ -119,6 +119,11 @@ def assemble(directory: RunDirectory, card: ModelCard) -> TrainingReport:
             who = event.get("dropped", event.get("silent"))
             missing.append(Missing(who, event["of"], event["reason"]))
     course = [one for _, one in sorted(rounds.items())]
+    if card.rounds != max(rounds, default=0):
+        raise InputError(
+            f"'{directory.path}' is damaged: its events end with round {max(rounds, default=0)}, "
+            f"but its model is of round {card.rounds}; restore it from a copy"
+        )
     raised = list[str]()
     if course:  # its last round has all alarms; early runs noted the limits alone
         limits, accused = course[-1].noise_at_most or {}, course[-1].noise_accused

@@ -207,7 +207,8 @@ class Loop:
         try:
             returned = self._function(features, labels, seed)
         except Exception as error:
-            shape, ends = list(features.shape[1:]), f"{labels.min()} to {labels.max()}"
+            shape = list(features.shape[1:])
+            ends = f"{labels.min()} to {labels.max()}" if len(labels) else "none"
             raise AppFailedError(
                 f"the loop failed: {type(error).__name__}: {error} (its data were {len(features)} "
                 f"records {shape} with labels {ends}; give others with --data)"

@@ -51,6 +51,9 @@ OF_A_REPORT: Mapping[str, tuple[str, ...]] = {
 }
 """Names of a report's own numbers, which go before those of the row."""
 
+OF_A_TRAINING = frozenset({"epsilon", "rho_alpha", "rho_beta", "accuracy", "alarms"})
+"""Names that a training can have: nobody attacks it."""
+
 OPERATORS = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -87,11 +90,12 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
             f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
         )
     condition = Condition(match["name"], match["operator"], float(match["limit"]))
-    if not _paths(condition.name, ""):
-        known = sorted({*OF_A_ROW, *OF_A_REPORT})
+    known = OF_A_TRAINING if [*kinds] == [TRAINING] else {*OF_A_ROW, *OF_A_REPORT}
+    own = re.sub(r"^rows\.[^.]*\.", "", condition.name)
+    if own not in known or not _paths(condition.name, ""):
         raise InputError(
             f"--fail-if: the report of a {' or '.join(kinds)} has no number '{condition.name}'; it "
-            f"has {', '.join(known)}, and rows.OBSERVER.NAME"
+            f"has {', '.join(sorted(known))}, and rows.OBSERVER.NAME"
         )
     return condition
 

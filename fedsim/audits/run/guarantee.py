@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fedsim.audits.results.theory import Budget, ReleasedTogether
 from fedsim.configuration import Config
 from fedsim.configuration.needs import UNBOUNDED
-from fedsim.privacy import identifiability
+from fedsim.privacy import delta, identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust import Vantage
@@ -58,10 +58,6 @@ ORACLE = (
 
 # Cautions
 
-LARGE_DELTA = (
-    "Delta is {0:g}, above 1/{1}. A mechanism that publishes one of {1} {2}s at random would keep "
-    "such a guarantee. For people, choose a smaller privacy.delta."
-)
 A_SCORE = (
     "Its log-odds are {}, not an exact posterior. Belief, delta'{} and the prediction describe "
     "that score and raise no alarm. The advantage and the Clopper-Pearson bound count decisions "
@@ -116,9 +112,10 @@ def cautions(config: Config) -> list[str]:
     """Return what a reader of a run's numbers should know, in sentences."""
     unit, units = config.privacy.unit, config.participation.units
     precision = config.run.precision
+    large = delta.too_large(config.privacy.delta, units, unit)
     of_trust = config.federation.trust.model.caution
     texts = {
-        LARGE_DELTA.format(config.privacy.delta, units, unit): config.privacy.delta > 1 / units,
+        large: large,
         of_trust: of_trust,
         LOCAL_STEPS: config.training.local_steps > 1,
         RELEASED: config.federation.vantage is Vantage.RELEASED_MODEL,

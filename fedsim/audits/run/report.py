@@ -10,6 +10,7 @@ from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement import report as document
+from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.results import measured, theory
 from fedsim.audits.results.conditions import RUN, kind_of
@@ -18,6 +19,7 @@ from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.theory import Residuals
 from fedsim.common.tables import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.privacy.trust import Vantage
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,12 @@ def decode(values: Mapping[str, Any]) -> RunReport:
         raise ValueError(f"its 'rows.{missing[0]}.limit' is None")
     if report.row.attack is None:
         raise ValueError(f"its 'rows.{report.vantage}.attack' is None")
+    if report.delta is None or report.unit is None:
+        raise ValueError(f"its '{'unit' if report.unit is None else 'delta'}' is None")
+    if report.claim is not None or report.verdict is not Verdict.NO_CLAIM:
+        raise ValueError(f"its 'verdict' is {report.verdict!r}, and a run has no claim")
+    if set(report.rows) != set(Vantage):
+        raise ValueError(f"its 'rows' are {', '.join(report.rows)}")
     return report
 
 

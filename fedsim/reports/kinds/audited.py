@@ -10,10 +10,12 @@ from fedsim.audits.live.live_rounds import Look
 from fedsim.audits.results import conditions
 from fedsim.audits.results.rows import Row
 from fedsim.common import report_directory
+from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import release
 from fedsim.reports.document.first_screen import share
 from fedsim.reports.document.html import page
+from fedsim.reports.document.wording import percent
 from fedsim.reports.kinds import audit_words, course
 from fedsim.reports.sections import every_audit
 
@@ -31,6 +33,7 @@ UNSUPPORTED = {
     Verdict.NOT_JUDGED: release.UNTOLD,
     Verdict.NO_CLAIM: release.UNCLAIMED,
 }
+ALONE = " The claim alone, with any other noise, allows {}."
 SEEN = "What the audit could have seen"
 RELYING, WHO = "Relying on the claim", "with this noise, an adversary"
 SEVERITIES = ("alarm", "caution", "note")
@@ -49,6 +52,7 @@ def released(report: AuditReport[Any]) -> str:
     if limit is None:
         return release.UNTOLD
     told = release.decide(RELYING, share(limit.rho_alpha), report.unit or "record", WHO)
+    told += f" This limit is of {limit.note}." * bool(limit.note)
     return f"{told}{release.OBJECTED * bool(report.alarms)}"
 
 
@@ -79,6 +83,9 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
     verdict = f"{every_audit.state_words(report, report.row).text}."
     if report.claim is not None:
         verdict = f"{report.headline} {first.removesuffix('.')}{'.' * bool(first)}".rstrip()
+    if report.claim is not None and report.verdict is Verdict.SUPPORTED:
+        worst = share(advantage_of_epsilon(report.claim.epsilon, report.claim.delta))
+        verdict += ALONE.format(percent(worst))
     seen = every_audit.seen(report)
     doubts = [each.sentence for each in report.findings if each.severity == "caution"]
     return every_audit.told(

@@ -129,13 +129,16 @@ REHEARSED = (
 )
 
 
+NO_DP = "No DP guarantee: "
+
+
 def cautions(report: RunReport) -> list[doc.Label]:
     """Return why the run protects no person, or less than it seems to; the gravest first."""
     labels = []
     for each in report.findings:
         if each.rule == NO_GUARANTEE:
             title, _, text = each.sentence.partition(". ")
-            labels.append(doc.Label(f"{title.removesuffix('.')}.", text))
+            labels.append(doc.Label(f"{NO_DP}{title.removesuffix('.')}.", text))
     released = report.details.released
     if released is not None and released.trainings > 1:
         cost = f": together they cost ε = {number(released.epsilon)}" * (not labels)
@@ -199,8 +202,10 @@ def told(
         brief=question(report),
         legend=MEANT_OF_A_SEED if details.noise_source == "seed" else MEANT,
         # That the noise has a seed stands in the first line.
-        cautions=[each.title for each in labels if not SEEDED.startswith(each.title)],
-        more=lambda: [_in_full(report)],
+        cautions=[
+            each.title for each in labels if not SEEDED.startswith(each.title.removeprefix(NO_DP))
+        ],
+        more=lambda: _in_full(report, labels),
         steps=decisions(report),
         sections=sections,
         purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
@@ -215,14 +220,19 @@ def told(
     )
 
 
-def _in_full(report: RunReport) -> doc.Listing:
-    """Return every observer's numbers, for a terminal."""
+def _in_full(report: RunReport, labels: Sequence[doc.Label]) -> list[doc.Block]:
+    """Return the cautions, and what every observer's state means and its numbers."""
+    meant = [
+        doc.Prose(f"{every_audit.named(row.observer)}: {words.text}: {words.means}.")
+        for row in every_audit.shown(report)
+        for words in [every_audit.state_words(report, row)]
+    ]
     entries = [
         (f"{every_audit.named(row.observer)}: {heading}", f"{text} {detail}".rstrip())
         for row in every_audit.shown(report)
         for heading, (text, detail) in observers.numbers(row).items()
     ]
-    return doc.Listing(entries)
+    return [*labels, *meant, doc.Listing(entries)]
 
 
 def _own_attacks(report: RunReport) -> Iterator[str]:

@@ -258,10 +258,10 @@ def test_the_answer_names_the_adversary_and_the_secret(kind, sentence, written):
     ("kind", "label"),
     [
         ("central", "its noise comes from a seed and protects no one."),
-        ("local sensitivity", "Noise was scaled to the local sensitivity of the challenge"),
-        ("unclipped", "Gradients are not clipped: nothing bounds what one record can"),
-        ("oracle", "This was an oracle audit: clients gave their noise"),
-        ("distributed", "Secure aggregation was simulated: the server saw every message"),
+        ("local sensitivity", "No DP guarantee: Noise was scaled to the local sensitivity"),
+        ("unclipped", "No DP guarantee: Gradients are not clipped"),
+        ("oracle", "No DP guarantee: This was an oracle audit: clients gave their noise"),
+        ("distributed", "No DP guarantee: Secure aggregation was simulated: the server saw"),
         ("local", "models of these people were released: together they cost ε ="),
     ],
 )
@@ -581,7 +581,7 @@ def test_only_what_lies_below_its_limit_is_good(written):
 
 def test_a_rehearsal_without_clipping_says_both_that_it_is_one_and_that_it_is_unclipped(written):
     report = written("rehearsed without clipping").report
-    assert first.cautions(report)[0].title.startswith("Gradients are not clipped")
+    assert first.cautions(report)[0].title.startswith("No DP guarantee: Gradients are not clipped")
     assert first.REHEARSED in " ".join(shown(report, verbose=True).split())
 
 

@@ -61,6 +61,10 @@ def test_what_was_not_measured_passes_no_gate(name, operator):
         ("advantag > .1", RUN, "it has accuracy, advantage, advantage.high"),
         ("rows.server.limit.epsilon > 1", RUN, "has no number 'rows.server.limit.epsilon'"),
         ("__import__('os').getpid() > 1", RUN, "has no number '__import__"),
+        *(
+            (f"{name} > 1", TRAINING, "it has accuracy, alarms, epsilon, rho_alpha, rho_beta")
+            for name in ("advantage", "missed", "noise.low", "rows.participant.belief")
+        ),
         *((text, RUN, "is not a condition") for text in ("", "advantage", "> 1", "alarms => 1")),
         *((f"alarms > {each}", RUN, "is not a condition") for each in ("nan", "1e999", "1_0")),
     ],
