@@ -154,7 +154,7 @@ def _differences(name, places):
     placed = any("model.weights" in str(word) for word in words)
     for key in dict.fromkeys([*here, *there]):
         pair = here.get(key), there.get(key)
-        if same(*pair) or key.endswith(": device") or (placed and key.endswith(MARK)):
+        if same(*pair) or key.endswith((": device", ".device")) or (placed and key.endswith(MARK)):
             continue
         if key.endswith(": final_models"):  # digests, of which nothing can be close
             apart = max(apart, float(np.finfo(np.float32).eps))
