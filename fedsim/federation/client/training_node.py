@@ -288,13 +288,13 @@ def _planted(received: Received) -> "Canaries | None":
 
 def _noise_std(received: Received, grid: "FixedPoint | None") -> torch.Tensor:
     """Return the standard deviation [T] of this client's noise; on a grid, of its share."""
-    scheme, request = received.config, received.request
+    config, request = received.config, received.request
     if grid is not None:
         std = grid.share_std
     else:
-        trust, clients = scheme.federation.trust.model, scheme.participation.expected_clients
+        trust, clients = config.federation.trust.model, config.participation.expected_clients
         std = request.noise_multiplier * trust.noise_share(clients, 1)
-        if scheme.privacy.sensitivity == "local":
+        if config.privacy.sensitivity == "local":
             return std * received.array(messages.SENSITIVITY)
-        std *= sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
+        std *= sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     return torch.full((request.trials,), std, dtype=torch.float64, device=received.loaded.device)

@@ -38,17 +38,17 @@ class TrainingNoise:
         # Only under local trust does a single message have noise that can be judged.
         alone = not (trust.server_draws or trust.summed_securely)
         self._own = alone and trust.noise_share(clients, 1) >= 1
-        self._scheme, self._nominal = config, plan.noise_multiplier
+        self._config, self._nominal = config, plan.noise_multiplier
         seen = watchable(config.privacy, config.training, config.trials.count)
         self._watch = NoiseWatch(clients if self._own else 0) if seen else None
 
     def observe(self, round: Round, received: Received, noised: Noised, after: State) -> None:
         if self._watch is None or after.release is None:
             return
-        std = claimed_std(self._scheme, self._nominal, len(received.replies))
+        std = claimed_std(self._config, self._nominal, len(received.replies))
         sums = received.sums if self._own else {}
         own = {client: sent[0] for client, sent in sums.items()}
-        own_std = claimed_std(self._scheme, self._nominal, 1)
+        own_std = claimed_std(self._config, self._nominal, 1)
         self._watch.observe(after.release.aggregate[0], std, own, own_std)
 
     def said(self) -> dict[str, object]:

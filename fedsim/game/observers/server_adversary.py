@@ -23,18 +23,18 @@ def conclude(
     noise_std: of the noise that the server does not know, float64 [T], of one of several steps.
     message: [T, P], less the noise that was disclosed to the server.
     """
-    scheme = knowledge.config
-    if scheme.training.local_steps > 1:
+    config = knowledge.config
+    if config.training.local_steps > 1:
         with_record, common = replay_target(knowledge)
-        question = of_local_steps(scheme, common, with_record - common, noise_std)
+        question = of_local_steps(config, common, with_record - common, noise_std)
     else:
         present, absent = challenge_contributions(knowledge)
-        replaced = scheme.privacy.neighbouring is Neighbouring.REPLACE
+        replaced = config.privacy.neighbouring is Neighbouring.REPLACE
         question = Question(
             common_part(knowledge, summed),
             present,
             absent if replaced else None,
             noise_std,
-            scheme.participation.rate,
+            config.participation.rate,
         )
     return question.answer(message).on_cpu()
