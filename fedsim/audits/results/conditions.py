@@ -52,7 +52,7 @@ OF_A_REPORT: Mapping[str, tuple[str, ...]] = {
 """Names of a report's own numbers, which go before those of the row."""
 
 OF_A_TRAINING = frozenset({"epsilon", "rho_alpha", "rho_beta", "accuracy", "alarms"})
-"""Names that a training can have: nobody attacks it."""
+"""Names that a training can have, of which no attack is made."""
 
 OPERATORS = {
     "<=": operator.le,
