@@ -1,7 +1,7 @@
 """The files that a client's process loads: `python docs/client_files.py` lists them.
 
-Calibration, canaries, attacks and what only some networks, accountants or data sets need come on
-top, each imported where a request asks for it.
+Calibration, canaries, attacks and what only some networks, accountants, data sets, trust models,
+samplings or units of privacy need come on top, each imported where a request asks for it.
 """
 
 import ast

@@ -14,8 +14,8 @@ import numpy as np
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import Finding, Verdict
-from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.judgement.report import AuditReport, unclaimed
 from fedsim.audits.results.conditions import TRAINING
 from fedsim.audits.results.measured import RoundSeries
 from fedsim.audits.results.rows import Limit, Row, judged
@@ -144,19 +144,15 @@ def report_of(
         Row(one.vantage, "not-measured", _limit(card.privacy, one), None, None, None, one.sees)
         for one in card.privacy.towards
     ]
-    return AuditReport(
+    return unclaimed(
+        [Finding(text.removesuffix("."), rule="noise") for text in raised],
         kind=TRAINING,
         name=config.run.name,
         unit=card.privacy.unit,
-        verdict=Verdict.NO_CLAIM,
-        reasons=[],
-        claim=None,
         delta=card.privacy.delta,
         confidence=ALARM_CONFIDENCE,
         vantage=config.federation.vantage.value,
         rows=judged(rows, [row.observer for row in rows] if raised else []),
-        findings=[Finding(text.removesuffix("."), rule="noise") for text in raised],
-        alarms=len(raised),
         details=TrainingDetails(rounds=course, missing=missing, guaranteed=card.privacy.guaranteed),
         versions={"fedsim": fedsim.__version__},
     )

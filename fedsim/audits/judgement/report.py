@@ -185,6 +185,18 @@ def _first(error: ValidationError) -> str:
     return f"its '{key}' is {first['input']!r:.200}"
 
 
+def unclaimed(findings: Sequence[Finding], **facts: Any) -> AuditReport[Any]:
+    """Return the report of what claims nothing of itself, as a run; facts: the other fields."""
+    return AuditReport(
+        verdict=Verdict.NO_CLAIM,
+        reasons=[],
+        claim=None,
+        findings=findings,
+        alarms=alarms(findings),
+        **facts,
+    )
+
+
 def concluded(
     views: Sequence[View],
     evidence: Callable[[Claim, Row], Evidence],

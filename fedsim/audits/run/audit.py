@@ -7,7 +7,8 @@ import numpy as np
 
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import Finding, Verdict
+from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.judgement.report import unclaimed
 from fedsim.audits.measurements import (
     membership_audit,
     one_run_report,
@@ -70,10 +71,10 @@ def assemble(run: AuditedRun) -> RunReport:
     views = {vantage: view.arrays for vantage, view in run.views.items()}
     trade_offs = trade_off_report.report(views, run.releases.towards, run.confidence)
     observers = rows.measure(run, measured, one_run, residuals)
-    allowed = observers[run.vantage.value].allowed
+    allowed, bounds = observers[run.vantage.value].allowed, _bounds(run)
     parts = [
         _advantage_checks(run, observers),
-        _belief_checks(run, _bounds(run).accounted or allowed),
+        _belief_checks(run, bounds.accounted or allowed),
         one_run_report.checks(one_run, config, transcript, delta),
         run.proven.checks(allowed.epsilon),
         empirical.crafted_checks(transcript, allowed.epsilon, delta),
@@ -86,6 +87,7 @@ def assemble(run: AuditedRun) -> RunReport:
     alarms = [Finding(_why(text), rule=name) for name, text in made.items() if text]
     details = _details(
         run,
+        bounds=bounds,
         empirical=measured,
         one_run=one_run,
         residuals=residuals,
@@ -94,19 +96,15 @@ def assemble(run: AuditedRun) -> RunReport:
     )
     doubts = [Finding(_why(text), "", "caution", NO_GUARANTEE) for text in run.together.failings]
     doubts += [Finding(_why(text), severity="caution") for text in _cautions(run, details)]
-    return RunReport(
+    return unclaimed(
+        [*alarms, *doubts],
         kind=RUN,
         name=config.run.name,
         unit=config.privacy.unit,
-        verdict=Verdict.NO_CLAIM,
-        reasons=[],
-        claim=None,
         delta=delta,
         confidence=run.confidence,
         vantage=run.vantage.value,
         rows=rows.judged(run, observers, [each.rule for each in alarms]),
-        findings=[*alarms, *doubts],
-        alarms=len(alarms),
         details=details,
         versions=run.facts["versions"],
     )
@@ -177,7 +175,6 @@ def _details(run: AuditedRun, **measured: Any) -> RunDetails:
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),
         released=run.together.released,
-        bounds=_bounds(run),
         dropouts=set_up.dropouts(config, run.noise_multiplier, run.rows),
         budget=_budget(run),
         prediction=run.view.prediction,

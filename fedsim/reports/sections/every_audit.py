@@ -158,7 +158,9 @@ def seen(report: AuditReport[Any]) -> list[str]:
     told = f"Intervals and bounds: {percent(report.confidence)}."
     if report.kind == conditions.RUN:
         told = f"Guessing is right in 50%. Intervals: {percent(report.confidence)}."
-    if row.limit is not None and row.limit.note and report.kind != conditions.RUN:
+    # The sentence on a release of a supported claim has the note beside its number.
+    noted = report.kind == conditions.RUN or report.verdict is Verdict.SUPPORTED
+    if row.limit is not None and row.limit.note and not noted:
         told += f" The limit is of {row.limit.note}."
     if (noise := row.noise) is not None:
         ends = f"{number(noise.low)} to" if noise.low else "at most"

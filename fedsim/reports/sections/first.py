@@ -72,7 +72,6 @@ ANSWERS = {
     "right in 50%, and {allowed}.",
     "measured": "{who} was right in {right} of {trials}; guessing is right in 50%, and {allowed}.",
 }
-BY_CHANCE = " Chance can explain that it is above the limit."
 
 
 def answer(report: RunReport) -> str:
@@ -95,7 +94,7 @@ def answer(report: RunReport) -> str:
         if limit >= 1
         else f"theory allows at most {percent(share(limit))}",
     )
-    return f"{text}{BY_CHANCE * (limit < (attack.advantage or 0.0))}{canaries(report)}"
+    return f"{' '.join([text, *every_audit.by_chance(report)])}{canaries(report)}"
 
 
 def canaries(report: RunReport) -> str:
