@@ -30,12 +30,12 @@ from fedsim.deployment.kit import Kit
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import consent, signed_keys
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, RefusedError
-from fedsim.federation.protocol.flower_names import (
+from fedsim.federation.runtimes.flower_command import FlowerError, listening
+from fedsim.federation.runtimes.flower_services import (
     AcquireTaskRequest,
     RuntimeHttpClient,
     RuntimeVersionHttpInterceptor,
 )
-from fedsim.federation.runtimes.flower_command import FlowerError, listening
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
 

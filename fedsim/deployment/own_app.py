@@ -26,10 +26,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.common.parent import end_with_parent
-from fedsim.federation.protocol.flower_names import (
-    ErrorCode,
-)
-from fedsim.federation.protocol.flower_private import Run
+from fedsim.federation.protocol.flower_private import ErrorCode, Run
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,7 @@ from flwr.serverapp import ServerApp
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.configuration import Scalar, flatten
-from fedsim.federation.protocol.flower_names import (
-    LegacyContext,
-)
-from fedsim.federation.protocol.flower_names import (
-    app as older,
-)
+from fedsim.federation.protocol.flower_private import LegacyContext, older
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]

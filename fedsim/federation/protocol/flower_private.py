@@ -1,4 +1,10 @@
-"""The private parts of Flower that a run needs, besides those of `flower_services`."""
+"""The private parts of Flower in the processes of a run; `flower_services` has the others.
+
+Flower may move them in any release. `tests/test_flower_names.py` then names the import, behind
+which stands what to look for. No other file imports private parts of Flower.
+"""
+
+# ruff: noqa: F401  (other modules import names of Flower from here)
 
 import uuid
 from collections.abc import Mapping
@@ -8,30 +14,22 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePublicKey
 from flwr.app import Message, RecordDict
 
-from adversaries.arrays import Floats, Ints
-from fedsim.federation.protocol.flower_names import (
-    RECORD_KEY_CONFIGS as SECAGG_CONFIGS,
-)
-from fedsim.federation.protocol.flower_names import (
-    Code,
-    ErrorCode,
-    FitRes,
-    Key,
-    Run,
-    Stage,
-    Status,
-    TaskIdentity,
-    bytes_to_ndarray,
-    bytes_to_public_key,
-    combine_shares,
-    ndarrays_to_parameters,
-    pseudo_rand_gen,
-    recorddict_compat,
-    secaggplus_mod,
-)
+# Secure aggregation: the client's part, the reply that it reads, and what a server computes with.
+from flwr.client.mod import secaggplus_mod
+from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
+from flwr.common.constant import ErrorCode  # error codes of nodes
+from flwr.common.secure_aggregation.crypto.shamir import combine_shares
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS as SECAGG_CONFIGS
+from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
+from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen  # a seed's mask
+from flwr.compat.common import recorddict_compat
+from flwr.server.compat import LegacyContext  # apps of the older flwr.server
+from flwr.server.compat import app as older
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key  # as Flower writes keys
+from flwr.supercore.run import Run  # a run's description without a SuperLink
+from flwr.supercore.task_identity import TaskIdentity  # the task that a ClientApp believes to be
 
-__all__ = ["SECAGG_CONFIGS", "Key", "Run", "Stage", "combine_shares", "secaggplus_mod"]
-"""Names of Flower that other modules import from here."""
+from adversaries.arrays import Floats, Ints
 
 NODE_UNAVAILABLE = ErrorCode.NODE_UNAVAILABLE
 GONE = (NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED)

@@ -17,9 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from fedsim.federation.protocol.flower_names import (
-    InflatableObject,
-)
 from fedsim.game.round_game import RoundGame
 
 REQUEST = "request"
@@ -120,7 +117,7 @@ class HeldArray(Array):
     def data(self) -> bytes:  # type: ignore[override]
         return self._sent.data
 
-    def slice_array(self) -> list[tuple[str, InflatableObject]]:
+    def slice_array(self) -> list[tuple[str, Any]]:
         return self._sent.slice_array()
 
     def deflate(self) -> bytes:

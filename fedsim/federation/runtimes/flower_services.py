@@ -1,8 +1,9 @@
 """The private parts of Flower's services, at a node and at a server, that fedsim uses.
 
-They have moved between releases; tests watch them. The processes of a run do not load this module:
-`protocol.flower_private` has the parts that they use.
+The processes of a run do not load this module: `protocol.flower_private` has their parts.
 """
+
+# ruff: noqa: F401  (other modules import names of Flower from here)
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -11,39 +12,35 @@ from typing import Self
 
 import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    EllipticCurvePublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from flwr.app import Context, Message
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-
-from fedsim.federation.protocol.flower_names import (
-    FLEET_HTTP_PUBLIC_KEY_HEADER,
-    FLEET_HTTP_SIGNATURE_HEADER,
+from flwr.common.constant import (
     SYSTEM_TIME_TOLERANCE,
-    TASK_TOKEN_HEADER,
     TIMESTAMP_HEADER,
     TIMESTAMP_TOLERANCE,
-    AcquireTaskRequest,
-    ApiErrorCode,
-    FlowerError,
-    ProtobufCall,
-    ProtobufRequestContext,
-    PushMessagesRequest,
-    Run,
-    RuntimeHttpClient,
-    RuntimeVersionHttpInterceptor,
-    SendTaskHeartbeatRequest,
     SubStatus,
-    SuperExecAuthHttpInterceptor,
-    TaskType,
-    bytes_to_public_key,
-    now,
-    pull_task_input,
-    push_message,
-    push_task_output,
-    verify_signature,
 )
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, ActivateNodeResponse, PushMessagesRequest
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
+from flwr.supercore.constant import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    TASK_TOKEN_HEADER,
+    TaskType,
+)
+from flwr.supercore.date import now  # the clock of signatures
+from flwr.supercore.error import ApiErrorCode, FlowerError  # why a request was refused
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor, SuperExecAuthHttpInterceptor
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
+from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
+from flwr.supercore.run import Run, RunNotRunningException
+from flwr.supercore.runtime import RuntimeHttpClient  # requests of a task's process to its node
+from flwr.supernode import fleet_http_connection, start_client_internal  # the SuperNode's loop
+from flwr.supernode.cli import flower_supernode
+from flwr.supernode.fleet_http_client import FleetHttpClient  # a SuperNode's requests
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 EARLIEST, LATEST = -SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
 """Seconds of a signature's age between which a SuperLink accepts it."""

@@ -24,7 +24,8 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 import httpx
 
-from fedsim.federation.protocol.flower_names import (
+from fedsim.federation.runtimes.flower_services import (
+    LEASE,
     ActivateNodeRequest,
     ActivateNodeResponse,
     FleetHttpClient,
@@ -33,9 +34,9 @@ from fedsim.federation.protocol.flower_names import (
     SendNodeHeartbeatResponse,
     fleet_http_connection,
     flower_supernode,
+    refuses_activation,
     start_client_internal,
 )
-from fedsim.federation.runtimes.flower_services import LEASE, refuses_activation
 
 log = logging.getLogger("flwr")
 

@@ -21,13 +21,13 @@ import psutil
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
+from flwr.simulation import run_simulation
 
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common.device import resolve
 from fedsim.configuration import Scalar
 from fedsim.configuration.campaign import RunConfig
-from fedsim.federation.protocol.flower_names import run_simulation
 from fedsim.federation.runtimes.flower_command import FlowerError, environment
 
 LONGEST_FOLDER = 19

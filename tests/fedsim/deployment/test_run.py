@@ -20,13 +20,13 @@ from fedsim.configuration.files import dump
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.federation.client import client_ledger
-from fedsim.federation.protocol.flower_names import (
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runtimes.flower_command import FlowerError
+from fedsim.federation.runtimes.flower_services import (
     AcquireTaskRequest,
     RuntimeHttpClient,
     RuntimeVersionHttpInterceptor,
 )
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.transcripts import reader
 
 # Flower's processes wait for each other more than they compute: a few files beside each other.
