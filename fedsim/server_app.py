@@ -160,10 +160,7 @@ def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> di
         "noise_multiplier": plan.noise_multiplier,
         "planned_trials": config.trials.count,
         "batches": len(plan.batches),
-        "timing": {
-            "federation": float(transcript["batch_seconds"].sum()),
-            "clients_computing": float(transcript["clients_seconds"].sum()),
-        },
+        "timing": {"federation": float(transcript["batch_seconds"].sum())},
     }
 
 

@@ -56,9 +56,8 @@ GUARANTEES = {
     "ledger": (
         (
             "fedsim/federation/client/client_ledger.py",
-            "fedsim/federation/runs/rows.py",
             "fedsim/federation/runs/ledger.py",
-            "fedsim/federation/runs/budget.py",
+            "fedsim/federation/runs/spending.py",
         ),
         (*MESSAGES, "tests/test_client_charges.py", *OUTSIDE),
     ),

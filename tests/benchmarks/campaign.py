@@ -92,20 +92,16 @@ def measure(size, root, where):
         "audit",
         "command",
         "federation",
-        "clients computing",
         "training alone",
         "command / training alone",
-        "clients computing / training alone",
     )
     rows = [
         (
             mode,
             timing["command"],
             timing["federation"],
-            timing["clients_computing"],
             alone,
             timing["command"] / alone,
-            timing["clients_computing"] / alone,
         )
         for mode, timing in timings.items()
     ]

@@ -11,7 +11,7 @@ import numpy as np
 APART = {
     *("created", "timing", "time", "seconds", "at", "started", "finished", "duration", "code"),
     *("runtime", "run_id", "engine", "host", "peak_memory_bytes", "recording"),
-    *("batch_seconds", "clients_seconds"),
+    "batch_seconds",
 }
 """Keys, and names of arrays, of what differs from run to run: when, where and how fast."""
 

@@ -20,7 +20,7 @@ from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
 from fedsim.configuration import Config
 from fedsim.federation.runs import spending
-from fedsim.federation.runs.rows import LedgerRow
+from fedsim.federation.runs.ledger import LedgerRow
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server

@@ -129,8 +129,6 @@ class Timing:
 
     federation: Real
     """From the first round of the trials to the last."""
-    clients_computing: Real
-    """Part of that time spent waiting for clients."""
     total: Real
 
 

@@ -15,7 +15,7 @@ from fedsim.audits.run.report import (
 )
 from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.configuration.federation import FederationConfig
-from fedsim.federation.runs.rows import LedgerRow
+from fedsim.federation.runs.ledger import LedgerRow
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy.mechanism import Mechanism as Accounted
 
@@ -140,8 +140,7 @@ def challenge(run: AuditedRun) -> ChallengeFacts:
 
 
 def timing(run: AuditedRun) -> Timing:
-    seconds = run.facts["timing"]
-    return Timing(seconds["federation"], seconds["clients_computing"], seconds["total"])
+    return Timing(**run.facts["timing"])
 
 
 def target_records(run: AuditedRun) -> int:

@@ -326,8 +326,8 @@ def _planned(received: Received, terms: Terms, answer: AnsweredMessage) -> Answe
     config, request, noise = received.config, received.request, answer.noise_multiplier
     trials, rounds = config.trials.count - request.first_trial, config.training.rounds
     if config.privacy.stop_at:
-        from fedsim.federation.runs.budget import Ahead  # noqa: PLC0415
-        from fedsim.federation.runs.rows import planned_kind  # noqa: PLC0415  (stop-at only)
+        from fedsim.federation.runs.ledger import planned_kind  # noqa: PLC0415
+        from fedsim.federation.runs.spending import Ahead  # noqa: PLC0415  (stop-at only)
 
         kind = planned_kind(config.training, config.participation, noise)
         earlier = Counter({kind: client_ledger.attempted(terms, answer.experiment)})

@@ -1,6 +1,5 @@
 """Handlers of the messages to a client's node. One of the clients is the adversary."""
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -74,7 +73,6 @@ def train(message: Message, context: Context) -> Message:
     Raises RefusedError if the owner did not agree, or the run does not plan the request.
     Raises RuntimeError if the client drops out of this round by chance.
     """
-    start = time.perf_counter()
     received = admitted(message, context)
     request, partition = received.request, received.partition
     _may_drop_out(received)
@@ -93,8 +91,7 @@ def train(message: Message, context: Context) -> Message:
         sent = torch.zeros_like(parameters, dtype=torch.float64)
         coins = coins_of(received.config, received.loaded, request.game)
         _follow(received, parameters, sent, coins)
-    seconds = _seconds(received, start)
-    return messages.reply(message, partition, content, seconds=seconds, round=request.round)
+    return messages.reply(message, partition, content, round=request.round)
 
 
 def _computing(
@@ -150,11 +147,6 @@ def _follow(
         adversary_node.follow(received, parameters, sent, coins)
 
 
-def _seconds(received: Received, start: float) -> float:
-    """Return the seconds that an answer took; 0 for protected records, whose number they reveal."""
-    return 0.0 if received.protecting else time.perf_counter() - start
-
-
 def _noise(received: Received, step: int, size: int, grid: "FixedPoint | None") -> torch.Tensor:
     """Return the client's noise of one local step, float64 [T, P], on the grid if there is one."""
     config, request = received.config, received.request
@@ -192,13 +184,12 @@ def _encoded(
 
 def evaluate(message: Message, context: Context) -> Message:
     """Receive the final model and aggregate, from which the adversary alone concludes."""
-    start = time.perf_counter()
     received = admitted(message, context)
     if received.request.role == Role.ADVERSARY:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
         adversary_node.conclude(received)
-    return messages.reply(message, received.partition, seconds=_seconds(received, start))
+    return messages.reply(message, received.partition)
 
 
 def findings(message: Message, context: Context) -> Message:

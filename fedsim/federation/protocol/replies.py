@@ -10,9 +10,6 @@ from flwr.app import Message
 from fedsim.common.foreign_text import brief
 from fedsim.federation.protocol import messages
 
-MOST_SECONDS = 1e7
-"""Longest credible time that a node computes for one reply: four months."""
-
 MOST_SAID = 500
 """Letters that are kept of a node's error, or of the fault in its reply."""
 
@@ -79,7 +76,6 @@ def sort_out(
                 claimed = metric(reply, "partition")
                 if claimed != partition:
                     raise ValueError(f"it claims partition {claimed:g}")
-                _check_seconds(reply)
                 inspect(reply)
                 accepted[partition] = reply
             except (ValueError, KeyError, TypeError) as error:
@@ -117,16 +113,3 @@ def check_round(reply: Message, round: int) -> None:
     claimed = metric(reply, "round")
     if claimed != round:
         raise ValueError(f"it belongs to round {claimed:g}")
-
-
-def seconds_of(reply: Message) -> float:
-    """Return how long a client says that it computed; 0 where it does not say."""
-    if "seconds" not in messages.metric_records(reply.content).get(messages.METRICS, {}):
-        return 0.0
-    return metric(reply, "seconds")
-
-
-def _check_seconds(reply: Message) -> None:
-    seconds = seconds_of(reply)
-    if not 0 <= seconds <= MOST_SECONDS:
-        raise ValueError(f"it claims to have computed for {seconds:g} seconds")

@@ -1,23 +1,25 @@
 """The privacy ledger of a run (`ledger.jsonl`): a row for each round, before it leaves.
 
 The epsilons follow from the rows (`spending`): of one training, which the trials of a batch repeat,
-and of all trainings so far, for a guarantee and for `privacy.stop-at`.
+and of all trainings so far, for a guarantee and for `privacy.stop-at`. Noise of the system is new
+in each attempt at a batch of trials, so all attempts add up. The seed repeats its noise, so the
+last row of a round counts alone: it is for experiments, and no guarantee.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 from adversaries.errors import InputError
 from fedsim.common import journal
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration import Config
-from fedsim.federation.runs import run_transcript
+from fedsim.configuration.training import TrainingConfig
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.rows import Account, LedgerRow, by_batch, kept, planned_kind
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runs.run_directory import TRANSCRIPT, RunDirectory
 from fedsim.game.mechanisms.privacy import (
     Counts,
     adds_up,
@@ -25,12 +27,93 @@ from fedsim.game.mechanisms.privacy import (
     running_epsilon,
     within,
 )
+from fedsim.privacy.participation.rule import Participation
+from fedsim.privacy.releases import Rounds
 
 FILE = "ledger.jsonl"
 
 
 class BudgetExceededError(RuntimeError):
     """A round would exceed `privacy.stop-at`, so it was refused before anything of it left."""
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """One round of one batch of trials.
+
+    Attributes:
+        kind: the round, with its noise; 0 as its noise multiplier without clipping.
+        clients: charged clients; `ALL_CLIENTS` where the participants are secret.
+        present: clients that answered; None before that, or where none may be missing.
+        colluders: clients that disclose their noise to the adversary.
+    """
+
+    batch: int
+    trials: int
+    attempt: int
+    round: int
+    kind: Rounds
+    clients: tuple[int, ...]
+    noise_source: str
+    present: tuple[int, ...] | None
+    colluders: tuple[int, ...]
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """The identity of the release. The last row of a place counts."""
+        return self.batch, self.attempt if adds_up(self.noise_source) else 0, self.round
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Self:
+        """Return a row of the file. Raises KeyError, TypeError or ValueError if it is malformed."""
+        lists = {
+            name: tuple(map(int, entry[name]))
+            for name in ("clients", "present", "colluders")
+            if entry[name] is not None
+        }
+        return cls(**{**entry, **lists, "kind": Rounds(**entry["kind"])})
+
+
+class Account:
+    """The rounds of each client: of all trainings together, or of each batch as one training.
+
+    Attributes:
+        rows: the row that counts at each place.
+    """
+
+    def __init__(self, rows: Iterable[LedgerRow] = (), all_trials: bool = False) -> None:
+        self.rows: dict[tuple[int, int, int], LedgerRow] = {}
+        self._all_trials = all_trials
+        self._spent: dict[int, Counts] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: LedgerRow) -> None:
+        old = self.rows.get(row.place)
+        for client in {*row.clients, *(old.clients if old is not None else ())}:
+            self._spent[client] = self.spent(client, row)
+        self.rows[row.place] = row
+
+    def spent(self, client: int, more: LedgerRow | None = None) -> Counts:
+        """Return the rounds of a client so far, or with one more row."""
+        counts = Counter(self._spent.get(client, Counter()))
+        if more is not None:
+            each = more.trials if self._all_trials else 1
+            old = self.rows.get(more.place)
+            if old is not None and client in old.clients:
+                counts[old.kind] -= each
+            counts[more.kind] += each * (client in more.clients)
+        return +counts
+
+    @property
+    def attempts(self) -> int:
+        """The number of the last attempt; 0 before the first."""
+        return max((row.attempt for row in self.rows.values()), default=0)
+
+    @property
+    def most(self) -> int:
+        """The largest number of rounds of a client."""
+        return max((counts.total() for counts in self._spent.values()), default=0)
 
 
 class Ledger:
@@ -97,25 +180,15 @@ class Attempt:
         self, ledger: Ledger, trials: range, rounds: range, noise_multiplier: float, number: int
     ) -> None:
         self._ledger, self._config = ledger, ledger.config
+        self._trials, self._number = trials, number
         config, own = ledger.config, ledger.batches[trials.start]
-        guaranteed = adds_up(config.privacy.noise_source)
+        rule, guaranteed = config.participation, adds_up(config.privacy.noise_source)
         self._limited = ledger.everything if guaranteed else own
-        self._provisional = config.federation.tolerated_dropouts > 0
-        self._template = LedgerRow(
-            trials.start,
-            len(trials),
-            number,
-            0,
-            planned_kind(config.training, config.participation, noise_multiplier),
-            (),
-            config.privacy.noise_source,
-            colluders=ledger.colluders,
-        )
-        accounts = config.participation.accounts
-        self._honest = [client for client in accounts if client not in ledger.colluders]
+        self._kind = planned_kind(config.training, rule, noise_multiplier)
+        self._honest = [client for client in rule.accounts if client not in ledger.colluders]
         earlier = (own.most, ledger.everything.most) if guaranteed else (0, 0)
         self.before = (*earlier, rounds.start)
-        planned = (self._asked(each, config.participation.charged(each)) for each in rounds)
+        planned = (self._asked(each, rule.charged(each)) for each in rounds)
         final = Account([*self._limited.rows.values(), *planned], all_trials=guaranteed)
         self._total = {client: final.spent(client) for client in self._honest}
         self._known: dict[tuple[frozenset[object], frozenset[object]], float] = {}
@@ -128,30 +201,43 @@ class Attempt:
 
     def settle(self, round: int, present: Iterable[int]) -> None:
         """Enter the actual noise of a round, where clients may be missing."""
-        if not self._provisional:
-            return
-        answered = tuple(sorted(present))
-        # A round without clients releases nothing, but a row needs a share.
-        row = self._row(
-            round, self._config.participation.charged(round), shares=max(1, len(answered))
-        )
-        self._enter(replace(row, present=answered))
+        if self._config.federation.tolerated_dropouts:
+            answered, charged = tuple(sorted(present)), self._config.participation.charged(round)
+            # A round without clients releases nothing, but a row needs a share.
+            self._enter(self._row(round, charged, max(1, len(answered)), answered))
 
     def _asked(self, round: int, clients: tuple[int, ...]) -> LedgerRow:
-        participation = self._config.participation
-        every = not self._provisional and participation.complete
-        return self._row(round, clients, len(clients) if every else participation.shares(round))
+        rule = self._config.participation
+        every = not self._config.federation.tolerated_dropouts and rule.complete
+        return self._row(round, clients, len(clients) if every else rule.shares(round))
 
-    def _row(self, round: int, clients: tuple[int, ...], shares: int) -> LedgerRow:
-        kind = replace(self._template.kind, participants=shares)
-        return replace(self._template, round=round, clients=clients, kind=kind)
+    def _row(
+        self,
+        round: int,
+        clients: tuple[int, ...],
+        shares: int,
+        present: tuple[int, ...] | None = None,
+    ) -> LedgerRow:
+        batch, trials = self._trials.start, len(self._trials)
+        kind, source = replace(self._kind, participants=shares), self._config.privacy.noise_source
+        place = batch, trials, self._number, round
+        return LedgerRow(*place, kind, clients, source, present, self._ledger.colluders)
 
     def _enter(self, row: LedgerRow) -> None:
-        epsilons = []
+        """Write a row, unless a client's budget does not allow it: then BudgetExceededError."""
+        config, limit = self._config, self._config.privacy.stop_at or math.inf
+        vantage, epsilons = config.federation.vantage, []
         for client in self._honest:
             counts = self._limited.spent(client, row)
             epsilons.append(self._running(counts, self._total[client]))
-            self._check(row, client, counts, epsilons[-1])
+            # A rounded value may exceed a budget that the exact value keeps.
+            if epsilons[-1] > limit and not within(config, counts, limit):
+                raise BudgetExceededError(
+                    f"round {row.round} would bring client {client} to epsilon "
+                    f"{epsilon_of(config, counts, vantage):.4g} at delta {config.privacy.delta:g} "
+                    f"towards the {vantage.value}, above privacy.stop-at = {limit:g}; the earlier "
+                    "rounds stay released"
+                )
         self._ledger.append(row)
         self.epsilon = max(epsilons)
 
@@ -162,17 +248,33 @@ class Attempt:
             self._known[history] = running_epsilon(self._config, counts, total, vantage)
         return self._known[history]
 
-    def _check(self, row: LedgerRow, client: int, counts: Counts, epsilon: float) -> None:
-        config, limit = self._config, self._config.privacy.stop_at or math.inf
-        # A rounded value may exceed a budget that the exact value keeps.
-        if epsilon > limit and not within(config, counts, limit):
-            vantage = config.federation.vantage
-            reached = epsilon_of(config, counts, vantage)
-            raise BudgetExceededError(
-                f"round {row.round} would bring client {client} to epsilon {reached:.4g} at "
-                f"delta {config.privacy.delta:g} towards the {vantage.value}, above "
-                f"privacy.stop-at = {limit:g}; the earlier rounds stay released"
-            )
+
+def planned_kind(
+    training: TrainingConfig, participation: Participation, nominal: float, round: int = 1
+) -> Rounds:
+    """Return one planned round, with as many clients missing as are tolerated."""
+    multiplier = nominal if training.clipping else 0.0
+    shares = participation.shares(round)
+    return Rounds(multiplier, 1, participation.rate, training.local_steps, shares)
+
+
+def by_batch(rows: Iterable[LedgerRow]) -> dict[int, Account]:
+    """Return the account of every batch of trials by its first trial."""
+    accounts: dict[int, Account] = {}
+    for row in rows:
+        accounts.setdefault(row.batch, Account()).add(row)
+    return accounts
+
+
+def kept(rows: Iterable[LedgerRow], done: int, noise_multiplier: float) -> list[LedgerRow]:
+    """Return the rows that stay when a training continues after `done` rounds.
+
+    Of later rounds nothing left but messages to clients, who give the same answers again, unless
+    the noise is another since then.
+    """
+    return [
+        row for row in rows if row.round <= done or row.kind.noise_multiplier != noise_multiplier
+    ]
 
 
 def read(directory: RunDirectory) -> list[LedgerRow]:
@@ -199,7 +301,7 @@ def verified(directory: RunDirectory) -> list[LedgerRow]:
         and lengths[batch, accounts[batch].attempts] == rounds_of(directory, batch)
         for batch in Batches(directory.config, directory).finished()
     )
-    released = rows or not directory.has(run_transcript.FILE)
+    released = rows or not directory.has(TRANSCRIPT)
     seen = rounds_seen(directory) <= Counter(row.batch for row in rows)
     if not (complete and released and seen):
         raise InputError(

@@ -42,7 +42,7 @@ SUMMARY = "summary.csv"
 
 CARD = "public/model_card.json"
 
-LOCK = "lock"
+LOCK, TRANSCRIPT = "lock", "transcript.npz"
 
 LAST_FILE = "report.json"
 """The file that a run writes last. A run with this file has finished."""

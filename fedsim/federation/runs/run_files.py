@@ -48,7 +48,6 @@ class TimingFacts(FactsPart):
     """Part of facts.json, in seconds."""
 
     federation: Length
-    clients_computing: Length
     total: Length
 
 

@@ -9,12 +9,11 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
-from fedsim.federation.runs.rows import LedgerRow, planned_kind
+from fedsim.federation.runs.ledger import LedgerRow, planned_kind
+from fedsim.federation.runs.run_directory import TRANSCRIPT as FILE
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.privacy.trust import Vantage
-
-FILE = "transcript.npz"
 
 LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member")
 """Arrays of runs whose clients do not protect their records."""

@@ -185,7 +185,6 @@ def train(training: Training, loaded: Federation) -> Arrays:
         "worlds": batch.worlds,
         "final_models": _digests(state.model),
         "batch_seconds": np.asarray([time.perf_counter() - start]),
-        "clients_seconds": np.asarray([training.seconds]),
     }
 
 

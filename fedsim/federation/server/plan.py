@@ -12,7 +12,7 @@ from fedsim.common import device, report_directory
 from fedsim.common.memory import readable
 from fedsim.configuration import Config
 from fedsim.configuration.campaign import RunConfig
-from fedsim.federation.runs import budget, run_directory
+from fedsim.federation.runs import run_directory, spending
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
@@ -85,7 +85,7 @@ class Plan:
         kept = checkpoint.read_checkpoint(directory)
         done = 0 if kept is None else kept.round
         batches = Batches(self.config, directory)
-        rounds = budget.plan(batches, self.noise_multiplier, done)
+        rounds = spending.planned_rounds(batches, self.noise_multiplier, done)
         return replace(self, rounds=rounds, batches=tuple(batches.ranges()))
 
 
@@ -115,7 +115,7 @@ def preflight(config: Config) -> Plan:
     # The bounds of the report may be impossible, so compute them before the training.
     mechanism = privacy.mechanism(config, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
-    return replace(made, rounds=budget.plan(Batches(config), nominal))
+    return replace(made, rounds=spending.planned_rounds(Batches(config), nominal))
 
 
 def default_directory(run: RunConfig) -> Path:

@@ -3,8 +3,8 @@
 Each round is charged, sent, collected, checked, summed, noised and stepped, in this order.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from flwr.serverapp import Grid
 from adversaries.arrays import Floats
 from fedsim.federation.protocol import secure_aggregation
 from fedsim.federation.protocol.messages import Role
-from fedsim.federation.protocol.replies import seconds_of
 from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.runs.ledger import Attempt
 from fedsim.federation.server import acceptance
@@ -38,7 +37,6 @@ class Training:
         attempt: the account of the batch in the run's ledger; None: charged elsewhere.
         nodes: all nodes of the run; auditors among them record every round.
         observe: sees every round.
-        seconds: the clients' computing time so far.
     """
 
     grid: Grid
@@ -47,7 +45,6 @@ class Training:
     log_event: Callable[..., None] = quiet
     nodes: Nodes | None = None
     observe: Observe = lambda *_: None
-    seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         config = self.batch.plan.config
@@ -117,9 +114,7 @@ class Training:
             secure = SecureSum(self.grid, batch.nodes, round.integers, setup, timeout)
             requests = secure.with_keys(requests)
         answers = self._ask(requests)
-        received = acceptance.accept_round(batch, round, answers, secure, self.log_event)
-        self._count(received.replies.values())
-        return received, secure
+        return acceptance.accept_round(batch, round, answers, secure, self.log_event), secure
 
     def summed(self, round: Round, received: Received, secure: SecureSum | None) -> Floats:
         """Return the sum of the clients' messages, float64 of the round's shape.
@@ -165,7 +160,7 @@ class Training:
         batch, outgoing = self.batch, Outgoing(self.batch, state, self._spent)
         self._inform(MessageType.EVALUATE, outgoing)
         asked = batch.concluding
-        answered = acceptance.accept(
+        acceptance.accept(
             batch,
             self._ask(outgoing.to_clients(MessageType.EVALUATE, asked)),
             "the final evaluation",
@@ -174,7 +169,6 @@ class Training:
             needed=batch.challenge.adversary,
             log_event=self.log_event,
         )
-        self._count(answered.values())
 
     @property
     def _spent(self) -> tuple[int, int, int]:
@@ -188,6 +182,3 @@ class Training:
     def _ask(self, requests: list[Message]) -> list[Message]:
         timeout = self.batch.plan.config.federation.timeout
         return [*self.grid.send_and_receive(requests, timeout=timeout)] if requests else []
-
-    def _count(self, replies: Iterable[Message]) -> None:
-        self.seconds += sum(map(seconds_of, replies))

@@ -17,7 +17,7 @@ from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
-from fedsim.federation.runs.rows import planned_kind
+from fedsim.federation.runs.ledger import planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight

@@ -9,7 +9,7 @@ from fedsim import client_app, server_app
 from fedsim.audits.run import guarantee, set_up
 from fedsim.audits.run import report as results
 from fedsim.configuration import to_run_config
-from fedsim.federation.runs.rows import LedgerRow
+from fedsim.federation.runs.ledger import LedgerRow
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -78,6 +78,7 @@ def _row(batch, attempt, round, came, z=2.0):
     return LedgerRow(
         *(batch, 4, attempt, round, Rounds(z, participants=came), (0, 1, 2, 3, 4), "system"),
         present=tuple(range(came)),
+        colluders=(),
     )
 
 

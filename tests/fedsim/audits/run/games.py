@@ -56,6 +56,6 @@ def gaussian_game(config, strength=1.0, seed=0, trials=TRIALS):
         "noise_multiplier": nominal,
         "planned_trials": trials,
         "batches": 1,
-        "timing": {"federation": 1.0, "clients_computing": 1.0, "total": 1.0},
+        "timing": {"federation": 1.0, "total": 1.0},
     }
     return facts, transcript

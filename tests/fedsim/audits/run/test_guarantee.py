@@ -15,7 +15,7 @@ from fedsim.configuration import to_run_config
 from fedsim.configuration.files import load
 from fedsim.deployment import kit
 from fedsim.federation.client import admission
-from fedsim.federation.runs import budget, ledger, run_transcript, spending
+from fedsim.federation.runs import ledger, run_transcript, spending
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -68,7 +68,7 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     assert found.released is not None
     assert found.released.trainings == 1
     assert found.released.epsilon <= config.privacy.stop_at
-    assert budget.plan(Batches(config), nominal) == config.training.rounds
+    assert spending.planned_rounds(Batches(config), nominal) == config.training.rounds
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     limits = tomllib.loads((tmp_path / "kit" / "clients" / "client-0" / "node.toml").read_text())
     assert config.trials.count <= limits["max-trials"]

@@ -124,7 +124,7 @@ def test_a_lost_or_damaged_answer_is_charged_again(tmp_path):
         (training_node, "local_steps", False),
         (training_node, "_encoded", False),
         (kept_answer, "_write", False),
-        (training_node, "_seconds", True),
+        (messages, "reply", True),
     ],
 )
 def test_a_kill_at_any_moment_costs_one_release(place, name, left, tmp_path, monkeypatch):

@@ -7,11 +7,11 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.configuration.files import dump
-from fedsim.federation.runs import budget, ledger, spending
+from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.batches import Batches
-from fedsim.federation.runs.budget import Ahead
-from fedsim.federation.runs.rows import planned_kind
+from fedsim.federation.runs.ledger import planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runs.spending import Ahead
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -46,23 +46,23 @@ def test_noise_calibrated_to_the_budget_affords_every_round(small):
     for changes in ({}, {"privacy.accountant": "rdp"}, {"training.sampling-rate": 0.3}):
         keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
         config = small(keys | changes | {"training.rounds": 30})
-        assert budget.plan(Batches(config), privacy.noise_multiplier(config)) == 30
+        assert spending.planned_rounds(Batches(config), privacy.noise_multiplier(config)) == 30
 
 
 def test_all_batches_of_a_campaign_on_real_people_share_one_budget(small):
     # Eight trials of six rounds are 48 releases; 35 are allowed, so that every batch of trials runs
     # four.
     stop_at = {"training.rounds": 6, "trials.batch": 2, "privacy.stop-at": exact(35)}
-    assert budget.plan(Batches(small(SYSTEM | stop_at)), Z) == 4
-    assert budget.plan(Batches(small(NOISE | stop_at)), Z) == 6
+    assert spending.planned_rounds(Batches(small(SYSTEM | stop_at)), Z) == 4
+    assert spending.planned_rounds(Batches(small(NOISE | stop_at)), Z) == 6
 
 
 def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small):
     config = small(SYSTEM | {"privacy.stop-at": exact(7)})
     said = rf"one round of each of the 8 trials to come .* {exact(8):.4g} .*with fewer trials$"
     with pytest.raises(InputError, match=said):
-        budget.plan(Batches(config), Z)
-    assert budget.plan(Batches(small(NOISE | {"privacy.stop-at": exact(7)})), Z) == 3
+        spending.planned_rounds(Batches(config), Z)
+    assert spending.planned_rounds(Batches(small(NOISE | {"privacy.stop-at": exact(7)})), Z) == 3
 
 
 @pytest.mark.parametrize(("before", "now"), [("seed", "system"), ("system", "seed")])
@@ -74,6 +74,6 @@ def test_a_run_is_not_continued_with_noise_of_another_source(small, tmp_path, be
     edited = small(changes | {"privacy.noise-source": now})
     directory.write_text("config.toml", dump(edited))
     with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):
-        budget.plan(Batches(edited, directory), Z)
+        spending.planned_rounds(Batches(edited, directory), Z)
     with pytest.raises(InputError, match="do not add up"):
         spending.describe_run(directory)

@@ -13,10 +13,9 @@ from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import client_ledger
-from fedsim.federation.runs import budget, ledger, spending
+from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.batches import Batches
-from fedsim.federation.runs.ledger import BudgetExceededError, Ledger
-from fedsim.federation.runs.rows import Account
+from fedsim.federation.runs.ledger import Account, BudgetExceededError, Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance
@@ -382,7 +381,7 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
     for refused in (
         lambda: spending.describe_run(directory),
         lambda: page.write_report(directory),
-        lambda: budget.plan(Batches(config, directory), Z),
+        lambda: spending.planned_rounds(Batches(config, directory), Z),
     ):
         with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks .*run\.out") as caught:
             refused()
@@ -399,13 +398,13 @@ def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(kept, m
     assert len(lines) == 5
     # The second round was charged, and never answered: it left no event and cannot be missed.
     path.write_bytes(b"".join(lines[:4]))
-    assert budget.plan(Batches(config, directory), Z) == 3
+    assert spending.planned_rounds(Batches(config, directory), Z) == 3
     if kept is None:
         path.unlink()
     else:
         path.write_bytes(b"".join(lines[:kept]))
     with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds that were released"):
-        budget.plan(Batches(config, directory), Z)
+        spending.planned_rounds(Batches(config, directory), Z)
 
 
 def test_torn_events_do_not_stop_a_run(make, opened):
@@ -414,7 +413,7 @@ def test_torn_events_do_not_stop_a_run(make, opened):
     killed(config, directory, batch=0, round=3)
     with (directory.path / "events.jsonl").open("ab") as file:
         file.write(b'{"time": 1.0, "rou')
-    assert budget.plan(Batches(config, directory), Z) == 3
+    assert spending.planned_rounds(Batches(config, directory), Z) == 3
 
 
 # The running value

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from fedsim.configuration import from_run_config
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.ledger import Ledger
-from fedsim.federation.runs.rows import Account
+from fedsim.federation.runs.ledger import Account, Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 
 CLIENTS, TRIALS, ROUNDS = 4, 4, 3

@@ -35,7 +35,7 @@ FEW = {"training.rounds": 2, "trials.batch": 4, "trials.count": 16, "run.device"
 LAST = 12
 """First trial of the last batch."""
 
-CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
+CLOCKS = {"batch_seconds", "experiment"}
 """What of a transcript is of one run alone."""
 
 

@@ -20,7 +20,7 @@ from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs import ledger, spending
-from fedsim.federation.runs.rows import Account
+from fedsim.federation.runs.ledger import Account
 from fedsim.federation.runs.run_directory import CARD
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance, checkpoint, nodes
