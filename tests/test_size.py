@@ -32,7 +32,7 @@ HELD = {
     "fedsim/common": 1_500,
     "fedsim/privacy": 2_800,
     "fedsim/configuration": 1_600,
-    "fedsim/learning": 7_800,
+    "fedsim/learning": 7_500,
     "fedsim/game": 3_700,
     "fedsim/federation": 8_200,
     "fedsim/deployment": 2_300,

@@ -18,13 +18,11 @@ from fedsim.common import device
 from fedsim.common.memory import installed, spare
 from fedsim.configuration import Config
 from fedsim.configuration.federation import OWN
-from fedsim.configuration.training import ModelConfig
 from fedsim.learning import data
 from fedsim.learning.data import distribution
 from fedsim.learning.training import models
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.cutting import Cut
-from fedsim.learning.training.models import Tuning
 from fedsim.learning.training.slots import Contents
 from fedsim.learning.training.tasks import task_of
 from fedsim.privacy.mechanism import Neighbouring
@@ -232,20 +230,7 @@ def digest(config: Config, client: int, records: bool = True) -> str:
 
 def build_model(config: Config, dataset: data.Dataset) -> nn.Module:
     """Return the configured network for the records of a dataset."""
-    return network(config.model, dataset.train.features.shape[1:], dataset.classes)
-
-
-def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
-    return models.build(
-        model.name,
-        shape,
-        classes,
-        model.hidden,
-        model.batch_norm,
-        Tuning(model.weights, model.weights_sha256, model.trainable, model.lora_rank),
-        model.task,
-        model.class_priors,
-    )
+    return models.network(config.model, dataset.train.features.shape[1:], dataset.classes)
 
 
 def load(config: Config, client: int | None = None) -> Federation:

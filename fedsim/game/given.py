@@ -17,8 +17,9 @@ import numpy.typing as npt
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.errors import InputError
 from adversaries.registry import give
+from fedsim.configuration.federation import DataConfig
 from fedsim.learning.data.arrays import dataset_of
-from fedsim.learning.data.dataset import Dataset, Source
+from fedsim.learning.data.dataset import Dataset
 
 _tokens: dict[int, tuple[Any, str]] = {}
 """Random digests by an object's identity; each keeps its object, so that no later one reuses it."""
@@ -77,7 +78,7 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
         digest.update(f"{array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
 
-    def loader(source: Source) -> Dataset:
+    def loader(source: DataConfig) -> Dataset:
         return dataset_of(source, Path("data"), features, labels, {})
 
     return give(loader, "data", digest.hexdigest())

@@ -179,9 +179,9 @@ ATTACKS: Mapping[str, Callable[[JagielskiSetting], Poison]] = {
 def _two_classes(means: Means, side: int) -> Records:
     """Return all records of two classes, images averaged down to a side."""
     if means.smoke:
-        return data.load("digits", classes=("0", "1")).train
+        return data.load("digits", classes="0,1").train
     root = str(means.data("fashion-mnist"))
-    dataset = data.load("fashion-mnist", root, download=means.download, classes=("0", "1"))
+    dataset = data.load("fashion-mnist", root, download=means.download, classes="0,1")
     if not side:
         return dataset.train
     images = torch.from_numpy(dataset.train.features.copy())

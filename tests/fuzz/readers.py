@@ -19,6 +19,7 @@ from fedsim.audits.judgement import canary_scores
 from fedsim.audits.run import report as results
 from fedsim.common import report_directory
 from fedsim.configuration import Config, to_run_config
+from fedsim.configuration.federation import DataConfig
 from fedsim.deployment import run
 from fedsim.federation.protocol import node_machine
 from fedsim.federation.runs import batches, ledger, run_transcript
@@ -30,7 +31,6 @@ from fedsim.federation.transcripts import reader, records
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.learning import data
 from fedsim.learning.data import public
-from fedsim.learning.data.dataset import Source
 from fedsim.privacy import releases_file
 from fedsim.reports.kinds import verification
 
@@ -160,7 +160,7 @@ def _description(folder):
 
 def _loaded(name, root, **options):
     def read():
-        found = data.DATASETS[name](Source(name, str(root), **options))
+        found = data.DATASETS[name](DataConfig(name=name, root=str(root), **options))
         return found.train.features, found.train.labels, found.classes, found.attributes
 
     return read
@@ -218,7 +218,7 @@ def _purchases(folder):
     path.parent.mkdir()
     path.write_text("".join(f"{n + 1}," + ",".join("01" * 300) + "\n" for n in range(4)))
 
-    return Reader(path, lambda: public.read_purchases(path))
+    return Reader(path, lambda: public.read_purchases(path, path.read_bytes()))
 
 
 @_reader("scores of canaries")

@@ -7,15 +7,8 @@ from typing import Any
 
 from adversaries.registry import is_code, lookup
 from fedsim.common.by_use import ByUse
-from fedsim.learning.data.dataset import (
-    Dataset,
-    Indices,
-    Records,
-    Source,
-    Split,
-    TargetRange,
-    checked,
-)
+from fedsim.configuration.federation import TEXTS, DataConfig
+from fedsim.learning.data.dataset import Dataset, Indices, Records, Split, TargetRange, checked
 
 __all__ = [
     "BUNDLED",
@@ -23,17 +16,15 @@ __all__ = [
     "Dataset",
     "Indices",
     "Records",
-    "Source",
     "Split",
     "TargetRange",
     "load",
+    "read",
 ]
-
-Loader = Callable[[Source], Dataset]
 
 PLACE = "fedsim.learning.data"
 
-DATASETS: Mapping[str, Loader] = ByUse(
+DATASETS: Mapping[str, Callable[..., Dataset]] = ByUse(
     {
         "digits": f"{PLACE}.public:digits",
         "breast-cancer": f"{PLACE}.public:breast_cancer",
@@ -43,7 +34,7 @@ DATASETS: Mapping[str, Loader] = ByUse(
         "purchase-100": f"{PLACE}.public:purchase100",
         "adult": f"{PLACE}.public:adult",
         "abalone": f"{PLACE}.public:abalone",
-        "idx": f"{PLACE}.idx:read",
+        "idx": f"{PLACE}.public:idx",
         "npz": f"{PLACE}.arrays:read",
         "csv": f"{PLACE}.table:read",
         "images": f"{PLACE}.pictures:read",
@@ -51,42 +42,46 @@ DATASETS: Mapping[str, Loader] = ByUse(
         "texts": f"{PLACE}.tokens:read",
     }
 )
-"""Loaders by name. A loader takes a `Source` and raises InputError."""
+"""Loaders by name. A loader takes a `DataConfig` and raises InputError; that of texts also takes
+the directory of their tokenizer."""
 
 BUNDLED = ("digits", "breast-cancer")
 """Datasets that come with a package: they need no folder."""
 
+SIZES = ("records", "held_out", "pool", "seed")
+"""Keys of [data] on which no loader depends."""
 
-def load(
-    name: str, root: str = "", label: str = "label", exclude: tuple[str, ...] = (), **others: Any
-) -> Dataset:
-    """Return the named dataset.
 
-    Args:
-        name: a key of `DATASETS`, or MODULE:NAME of allowed code.
-        root: folder or file of the records; "" for bundled ones.
-        label: column or key of the labels.
-        exclude: columns or keys to leave out.
-        others: further fields of `Source`.
+def load(name: str, root: str = "", **keys: Any) -> Dataset:
+    """Return the named dataset, as `read`; keys: further fields of `DataConfig`."""
+    return read(DataConfig(name=name, root=root, **keys))
 
-    Raises:
-        InputError: the dataset is unknown, or its files or labels are not as required.
+
+def read(source: DataConfig, tokenizer: str = "") -> Dataset:
+    """Return the dataset of a configuration.
+
+    tokenizer: directory of the tokenizer of texts.
+    Raises InputError if it is unknown, or if its files or labels are not as required.
     """
-    source = Source(name, root, label, exclude, **others)
-    return _only(source) if source.classes else _load(source)
+    alike = DataConfig(**source.model_dump(exclude={*SIZES}))
+    return _read(alike, tokenizer if source.name == TEXTS else "")
 
 
 @lru_cache(maxsize=4)
-def _load(source: Source) -> Dataset:
-    made = lookup(DATASETS, source.name, "data.name")(source)
+def _read(source: DataConfig, tokenizer: str) -> Dataset:
+    if source.classes:
+        from fedsim.learning.data.dealing import only  # noqa: PLC0415  (simulated clients)
+
+        whole = source.model_copy(update={"classes": ""})
+        return only(_read(whole, tokenizer), separated(source.classes))
+    loader = lookup(DATASETS, source.name, "data.name")
+    made = loader(source, tokenizer) if source.name == TEXTS else loader(source)
     if is_code(source.name):
         made = checked(made, source.name)
     # A user's own loader may name its data differently.
     return replace(made, name=source.name)
 
 
-@lru_cache(maxsize=4)
-def _only(source: Source) -> Dataset:
-    from fedsim.learning.data.dealing import only  # noqa: PLC0415  (simulated clients)
-
-    return only(_load(replace(source, classes=())), source.classes)
+def separated(text: str) -> tuple[str, ...]:
+    """Return the parts of a text with commas between them, without spaces around."""
+    return tuple(filter(None, (part.strip() for part in text.split(","))))

@@ -1,44 +1,53 @@
 """The user's own arrays, as in NumPy's .npz; Python objects, which are pickles, are refused."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from fedsim.common import reading
+from fedsim.configuration.federation import DataConfig
+from fedsim.learning.data import files
 from fedsim.learning.data.dataset import (
     GREY_OR_COLOUR,
     Dataset,
     Records,
-    Source,
+    TargetRange,
     finite,
+    of_features,
+    parsed,
 )
-from fedsim.learning.data.dealing import numbered_labels
 
 FEATURES, LABELS = "features", "labels"
 """Names of pictures or numbers, and of their labels, among arrays."""
 
+MOST_CLASSES = 1000
+"""More classes suggest that a numeric column was named as the label by mistake."""
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def read(source: Source) -> Dataset:
+def read(source: DataConfig) -> Dataset:
     """Return the dataset of a .npz file, as `dataset_of`."""
-    path = source.file
+    path = files.place(source, is_file=True)
     columns = arrays(path)
-    if missing := {FEATURES, LABELS} - set(columns):
+    values, labels = (columns.pop(name, None) for name in (FEATURES, LABELS))
+    if values is None or labels is None:
+        missing = FEATURES if values is None else LABELS
         raise InputError(
-            f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(columns)) or 'none'}"
-            f"; save it with numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
+            f"'{path}' has no array '{missing}'; save it with "
+            f"numpy.savez(file, {FEATURES}=..., {LABELS}=...)"
         )
-    values, labels = columns.pop(FEATURES), columns.pop(LABELS)
     return dataset_of(source, path, values, labels, columns)
 
 
 def dataset_of(
-    source: Source,
+    source: DataConfig,
     path: Path,
     values: npt.NDArray[Any],
     labels: npt.NDArray[Any],
@@ -51,7 +60,7 @@ def dataset_of(
     labels: [N] numbers or text, or one-hot [N, classes].
     Raises InputError if an array is of another kind.
     """
-    raw_labels = numbered(labels)
+    raw_labels, target = numbered(labels), parsed(source.target)
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
         raise InputError(
             f"features of '{path}' are {values.dtype} {values.shape}; give numbers [N, F], or "
@@ -63,26 +72,22 @@ def dataset_of(
                 f"{column} of '{path}' have shape {array.shape}; give one value for each of the "
                 f"{len(values)} features"
             )
-    if source.target is None and raw_labels.dtype.kind not in "buiUS":
+    if target is None and raw_labels.dtype.kind not in "buiUS":
         raise InputError(f"labels of '{path}' are {raw_labels.dtype}; give whole numbers or text")
-    numbers, classes = numbered_labels(raw_labels, path, LABELS, source.target)
-    is_table = values.ndim == 2
-    names = tuple(f"x{number}" for number in range(values.shape[1])) if is_table else ()
-    records = Records((finite if is_table else _images)(values, path), numbers)
-    if twice := set(names) & set(columns):
-        raise InputError(f"array '{min(twice)}' of '{path}' has the name of a feature; rename it")
-    return Dataset(
-        source.name,
-        records,
-        None,
-        classes,
-        "tabular" if is_table else "image",
-        attributes=names,
-        columns={**(dict(zip(names, values.T, strict=True)) if is_table else {}), **columns},
-        column_of=np.arange(len(names), dtype=np.int64),
-        categorical=frozenset(name for name, array in columns.items() if array.dtype.kind in "US"),
-        target=source.target,
-    )
+    numbers, classes = numbered_labels(raw_labels, path, LABELS, target)
+    texts = frozenset(name for name, array in columns.items() if array.dtype.kind in "US")
+    if values.ndim > 2:
+        records = Records(_images(values, path), numbers)
+        made = Dataset(source.name, records, None, classes, "image")
+    else:
+        names = tuple(f"x{number}" for number in range(values.shape[1]))
+        if twice := set(names) & set(columns):
+            raise InputError(
+                f"array '{min(twice)}' of '{path}' has the name of a feature; rename it"
+            )
+        records = Records(finite(values, path), numbers)
+        made = of_features(source.name, records, classes, names, values)
+    return replace(made, columns={**made.columns, **columns}, categorical=texts, target=target)
 
 
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -110,6 +115,31 @@ def numbered(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         and bool(((labels == 0) | (labels == 1)).all() and (labels.sum(axis=1) == 1).all())
     )
     return labels.argmax(axis=1) if one_hot else labels
+
+
+def numbered_labels(
+    values: npt.NDArray[Any], path: Path, label: str, target: TargetRange | None = None
+) -> tuple[Ints, int]:
+    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
+
+    values: [N], as in the file; the distinct ones, in order, are classes 0 and on.
+    target: the range of a predicted number; None for classes.
+    Raises InputError for one class or too many, or for values that are not finite numbers.
+    """
+    if target is not None:
+        if values.dtype.kind not in "buif" or not np.isfinite(values).all():
+            raise InputError(
+                f"'{label}' of '{path}' has values that are not finite numbers; data.target needs "
+                "a column of numbers"
+            )
+        return target.steps(values), 1
+    classes, numbers = np.unique(values, return_inverse=True)
+    if not 2 <= len(classes) <= MOST_CLASSES:
+        raise InputError(
+            f"'{label}' of '{path}' has {len(classes)} different values for {len(values)} "
+            f"records; name the column of the labels, with 2 to {MOST_CLASSES} classes"
+        )
+    return numbers.astype(np.int64), len(classes)
 
 
 def channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:

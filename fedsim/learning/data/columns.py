@@ -1,6 +1,6 @@
 """The columns of a table: the public schema of each, and how a record's values become features."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -68,25 +68,30 @@ class Problem:
 CHANGED: dict[object, str] = {"clip": "clipped to the range", "other": "read as other"}
 
 
+def problems_of(
+    name: str, values: Sequence[str], cases: Sequence[tuple[Mask, object, str]]
+) -> list[Problem]:
+    """Return the problems of a column's values [N].
+
+    cases: the rows of each kind of value, its rule in the schema, and a message, in which {first}
+    stands for the first such value.
+    """
+    problems = []
+    for rows, rule, message in cases:
+        # A missing value with a feature of its own is not changed.
+        if rows.any() and rule != "category":
+            first = f"'{brief(values[int(rows.argmax())], LONGEST)}'"
+            changed = "" if rule in ("refuse", "drop") else CHANGED.get(rule, f"read as {rule}")
+            text = message.replace("{first}", first)
+            problems.append(Problem(name, rows, text, rule == "drop", changed))
+    return problems
+
+
 class _Column(TomlTable):
-    """Base class of columns: reports the values that the schema does not allow."""
+    """Base class of columns."""
 
     placeholders: list[str] = Field(default_factory=list)
     """Texts that mean a missing value in this column, besides `MISSING`."""
-
-    def _missing(self, values: Sequence[str]) -> Mask:
-        return is_missing(values, self.placeholders)
-
-    def _problems(
-        self, name: str, values: Sequence[str], cases: Sequence[tuple[Mask, object, str]]
-    ) -> Iterator[Problem]:
-        for rows, rule, message in cases:
-            # A missing value with a feature of its own is not changed.
-            if not rows.any() or rule == "category":
-                continue
-            first = f"'{brief(values[int(rows.argmax())], LONGEST)}'"
-            changed = "" if rule in ("refuse", "drop") else CHANGED.get(rule, f"read as {rule}")
-            yield Problem(name, rows, message.format(first=first), rule == "drop", changed)
 
 
 class NumberColumn(_Column):
@@ -123,7 +128,7 @@ class NumberColumn(_Column):
         numbers = np.array([number_of(value) for value in values], dtype=np.float64)
         least, largest = self.range
         outside = f"outside of the range {least:g} to {largest:g}: {{first}}"
-        absent = self._missing(values)
+        absent = is_missing(values, self.placeholders)
         cases = [
             (absent, self.missing, "no value"),
             (~absent & np.isnan(numbers), "refuse", "not a number: {first}"),
@@ -135,8 +140,7 @@ class NumberColumn(_Column):
         blocks = [self.lowest + (1 - self.lowest) * share]
         if self.missing == "category":
             blocks.append(absent.astype(np.float64))
-        problems = list(self._problems(name, values, cases))
-        return np.stack(blocks, axis=1).astype(np.float32), problems
+        return np.stack(blocks, axis=1).astype(np.float32), problems_of(name, values, cases)
 
 
 class Values(_Column):
@@ -165,7 +169,7 @@ class Values(_Column):
         place = {value: number for number, value in enumerate(self.values)}
         places = np.array([place.get(value, -1) for value in values], dtype=np.intp)
         # A listed value is not missing, whatever its name.
-        absent = self._missing(values) & (places < 0)
+        absent = is_missing(values, self.placeholders) & (places < 0)
         other = ~absent & (places < 0)
         places[absent] = place.get(self.missing, -1)
         hot = np.zeros((len(values), len(place)), dtype=np.float32)
@@ -179,8 +183,8 @@ class Values(_Column):
             blocks.append(absent[:, None])
         if self.other == "other":
             blocks.append(other[:, None])
-        problems = list(self._problems(name, values, cases))
-        return np.concatenate(blocks, axis=1, dtype=np.float32), problems
+        features = np.concatenate(blocks, axis=1, dtype=np.float32)
+        return features, problems_of(name, values, cases)
 
 
 Column = NumberColumn | Values

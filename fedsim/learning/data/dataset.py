@@ -82,54 +82,6 @@ def parsed(text: str) -> TargetRange | None:
     return TargetRange(least, largest)
 
 
-@dataclass(frozen=True)
-class Source:
-    """The keys of [data] that tell a loader what to read.
-
-    Attributes:
-        name: a key of `fedsim.learning.data.DATASETS`, or "package.module:name" of a loader.
-        root: the folder or file to read.
-        label: of a table, the column of the labels.
-        exclude: of a table, the columns that are not features.
-        image_size: side of the squares to which pictures are scaled; 0 keeps their size.
-        download: whether missing originals may be downloaded into `root`.
-        length: of texts, number of tokens in each.
-        tokenizer: of texts, the directory of their tokenizer.
-        target: the range of the number that a regression predicts; None where labels are classes.
-        classes: the labels to keep, two or more; empty for all.
-    """
-
-    name: str
-    root: str = ""
-    label: str = "label"
-    exclude: tuple[str, ...] = ()
-    image_size: int = 0
-    download: bool = False
-    length: int = 64
-    tokenizer: str = ""
-    target: TargetRange | None = None
-    classes: tuple[str, ...] = ()
-
-    @property
-    def path(self) -> Path:
-        """The folder or file that the user named; raises InputError if none is named."""
-        if not self.root:
-            raise InputError(
-                f"{self.name} is read from files: set data.root=PATH to their place "
-                "(docs/how-to/data.md)"
-            )
-        return Path(self.root).expanduser()
-
-    @property
-    def file(self) -> Path:
-        """The file that the user named; raises InputError if it does not exist."""
-        if not self.path.is_file():
-            raise InputError(
-                f"there is no file '{self.path}'; set data.root=PATH to {self.name}'s file"
-            )
-        return self.path
-
-
 Indices = npt.NDArray[np.intp] | Ints
 
 GREY_OR_COLOUR = (1, 3)
@@ -255,6 +207,28 @@ class Division:
     alpha: float
     keys: npt.NDArray[Any] | None = None
     options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+
+
+def of_features(
+    name: str,
+    records: Records,
+    classes: int,
+    names: tuple[str, ...],
+    values: npt.NDArray[Any],
+    categorical: frozenset[str] = frozenset(),
+) -> Dataset:
+    """Return the dataset of a table whose columns, values [N, F] by name, are its features."""
+    return Dataset(
+        name,
+        records,
+        None,
+        classes,
+        "tabular",
+        attributes=names,
+        columns=dict(zip(names, values.T, strict=True)),
+        column_of=np.arange(len(names), dtype=np.int64),
+        categorical=categorical,
+    )
 
 
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:

@@ -19,7 +19,7 @@ DATASET_CARDS: dict[str, tuple[str, str, str]] = {
     ),
     "purchase-100": (
         "197,324 shoppers, 600 binary features, 100 classes",
-        "the .npz of Shokri et al. or the original CSV",
+        "the file dataset_purchase of Shokri et al.",
         "terms of the Kaggle competition it stems from",
     ),
     "adult": (

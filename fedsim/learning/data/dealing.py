@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from adversaries.errors import InputError
 from adversaries.registry import titled
 from fedsim.configuration.federation import DataConfig, FederationConfig
 from fedsim.learning.data.columns import is_missing, shortened
-from fedsim.learning.data.dataset import Dataset, Records, Split, TargetRange
+from fedsim.learning.data.dataset import Dataset, Records, Split
 from fedsim.learning.data.partition import FLOWER, partition
 
 LABEL = "label"
@@ -22,9 +21,6 @@ LABEL = "label"
 
 SHOWN_COLUMNS = 20
 """Number of column names that a message or report shows."""
-
-MOST_CLASSES = 1000
-"""More classes suggest that a numeric column was named as the label by mistake."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +94,7 @@ def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
 def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     """Return the key of each record of D, [n], which a partition does not split; None without one.
 
-    Raises InputError if the dataset has no such column, if the scheme would split it, or if
-    "label" is ambiguous because the dataset also has a column of this name.
+    Raises InputError if the dataset has no such column, or if the scheme would split it.
     """
     name, scheme = federation.partition_key, federation.partition.partition(",")[0].strip()
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
@@ -116,11 +111,6 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
         raise InputError(
             f"federation.partition-key is '{name}', but the columns of {split.dataset.name} are "
             f"{named(columns)}; name one of them"
-        )
-    if name == LABEL and LABEL in split.dataset.columns:
-        raise InputError(
-            f"federation.partition-key is '{LABEL}', which names the labels of every dataset, but "
-            f"{split.dataset.name} also has a column of this name; rename that column"
         )
     of_members: npt.NDArray[Any] = columns[name][split.members]
     if of_members.dtype.kind == "U" and (gaps := is_missing(of_members.tolist())).any():
@@ -157,19 +147,13 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
     classes: two or more different labels, as text; the first becomes 0.
     Raises InputError for other classes.
     """
-    number_of = {str(label): label for label in range(dataset.classes)}
-    if unknown := [label for label in classes if label not in number_of]:
+    labels = [str(label) for label in range(dataset.classes)]
+    if not set(classes) <= set(labels) or not 2 <= len(classes) == len(set(classes)):
         raise InputError(
-            f"data.classes names '{unknown[0]}', but the labels of {dataset.name} are 0 to "
-            f"{dataset.classes - 1}"
+            f"data.classes is '{','.join(classes)}'; give two or more different labels of "
+            f"{dataset.name}, 0 to {dataset.classes - 1}, such as '0,1', or \"\" for all"
         )
-    if len(set(classes)) != len(classes) or len(classes) < 2:
-        raise InputError(
-            f"data.classes is '{','.join(classes)}'; give two or more different labels, such as "
-            "'0,1', or \"\" for all"
-        )
-    number = np.full(dataset.classes, -1)
-    number[[number_of[label] for label in classes]] = np.arange(len(classes))
+    number = np.array([classes.index(label) if label in classes else -1 for label in labels])
 
     def kept(records: Records) -> tuple[npt.NDArray[np.intp], Records]:
         rows = np.flatnonzero(number[records.labels] >= 0)
@@ -184,33 +168,3 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
         columns={name: values[rows] for name, values in dataset.columns.items()},
         keys={name: values[rows] for name, values in dataset.keys.items()},
     )
-
-
-def numbered_labels(
-    values: npt.NDArray[Any], path: Path, label: str, target: TargetRange | None = None
-) -> tuple[Ints, int]:
-    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
-
-    values: [N], as in the file; the distinct ones, in order, are classes 0 and on.
-    target: the range of a predicted number; None for classes.
-    Raises InputError for one class or too many, or for values that are not finite numbers.
-    """
-    if target is not None:
-        if values.dtype.kind not in "buif" or not np.isfinite(values).all():
-            raise InputError(
-                f"'{label}' of '{path}' has values that are not finite numbers; data.target needs "
-                "a column of numbers"
-            )
-        return target.steps(values), 1
-    classes, numbers = np.unique(values, return_inverse=True)
-    if len(classes) < 2:
-        raise InputError(
-            f"'{path}' has the same '{label}' for all {len(values)} records; name the column of "
-            "the labels, or give data with two or more classes"
-        )
-    if len(classes) > MOST_CLASSES:
-        raise InputError(
-            f"'{label}' of '{path}' has {len(classes)} different values, more than "
-            f"{MOST_CLASSES} classes; name the column of the labels, or group its values"
-        )
-    return numbers.astype(np.int64), len(classes)

@@ -6,10 +6,9 @@ import numpy as np
 
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
-from fedsim.configuration.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
+from fedsim.configuration.federation import CLIENT, OWN, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
-from fedsim.learning.data.dataset import parsed
 
 
 def held(
@@ -52,21 +51,7 @@ def dataset(source: DataConfig, weights: str) -> Dataset:
         from fedsim.learning.data import table  # noqa: PLC0415  (simulated clients)
 
         return table.by_schema(text, source.root)
-    exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
-    classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
-    tokenizer = weights if source.name == TEXTS else ""
-    return data.load(
-        source.name,
-        source.root,
-        source.label,
-        exclude,
-        image_size=source.image_size,
-        download=source.download,
-        length=source.length,
-        tokenizer=tokenizer,
-        target=parsed(source.target),
-        classes=classes,
-    )
+    return data.read(source, weights)
 
 
 def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:

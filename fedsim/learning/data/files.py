@@ -1,12 +1,16 @@
 """Files that a user names: where they are, and the columns of a table as text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.configuration import federation
-from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat, Source
+from fedsim.configuration.federation import DataConfig
+from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat
 
 TABLES = (*federation.TABLES, ".txt")
 ENDINGS = ", ".join(TABLES)
@@ -14,42 +18,22 @@ ENDINGS = ", ".join(TABLES)
 MOST_TEXT = 2**30
 """Largest file with one text a line, in bytes."""
 
-PACKED = ("", ".gz")
-"""Endings of a public file's name: it is read packed or plain."""
 
+def place(source: DataConfig, is_file: bool = False) -> Path:
+    """Return the folder or file that the user named.
 
-def find(
-    source: Source, names: Sequence[str], folders: Sequence[str] = (".",), downloads: bool = False
-) -> list[Path]:
-    """Return the path of each named file, from the first folder that has it.
-
-    names: of the files, without endings.
-    downloads: whether fedsim can download the files.
-    Raises InputError if a file is missing; the message names it and the folder.
+    is_file: whether it must be a file that exists.
+    Raises InputError if none is named, or if there is no such file.
     """
-    root = source.path
-    paths = look_up(root, names, folders)
-    if None not in paths:
-        return [path for path in paths if path is not None]
-    problem = f"there is no folder '{root}'"
-    if root.is_dir():
-        missing = " or ".join(f"'{names[paths.index(None)]}{ending}'" for ending in PACKED)
-        within = [f"its {folder}/" for folder in folders if folder != "."]
-        problem = f"{source.name}: {missing} is not in {', '.join([repr(str(root)), *within])}"
-    advice = f"set data.root=PATH to the folder with {source.name}'s files"
-    if downloads:
-        advice += ", or let fedsim download them there with data.download=true"
-    raise InputError(f"{problem}; {advice}")
-
-
-def look_up(root: Path, names: Sequence[str], folders: Sequence[str]) -> list[Path | None]:
-    """Return the path of each file, or None where no folder has it."""
-
-    def first(name: str) -> Path | None:
-        paths = (root / folder / f"{name}{ending}" for ending in PACKED for folder in folders)
-        return next((path for path in paths if path.is_file()), None)
-
-    return [first(name) for name in names]
+    if not source.root:
+        raise InputError(
+            f"{source.name} is read from files: set data.root=PATH to their place "
+            "(docs/how-to/data.md)"
+        )
+    path = Path(source.root).expanduser()
+    if is_file and not path.is_file():
+        raise InputError(f"there is no file '{path}'; set data.root=PATH to {source.name}'s file")
+    return path
 
 
 def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat]:
@@ -68,9 +52,13 @@ def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat
     if place.suffix == ".npz":
         from fedsim.learning.data import arrays  # noqa: PLC0415  (arrays only)
 
-        found = arrays.arrays(place)
-        return {name: as_text(values.tolist()) for name, values in found.items()}, PLAIN
+        return as_columns(arrays.arrays(place)), PLAIN
     return (_parquet if place.suffix == ".parquet" else _lines)(place), PLAIN
+
+
+def as_columns(arrays: Mapping[str, npt.NDArray[Any]]) -> Columns:
+    """Return arrays [N] by name as text."""
+    return {name: as_text(values.tolist()) for name, values in arrays.items()}
 
 
 def as_text(values: Iterable[object]) -> list[str]:

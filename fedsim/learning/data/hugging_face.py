@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
-from fedsim.learning.data import arrays, pictures, table
-from fedsim.learning.data.dataset import Dataset, Source
-from fedsim.learning.data.files import as_text
+from fedsim.configuration.federation import DataConfig
+from fedsim.learning.data import arrays, files, pictures, separated, table
+from fedsim.learning.data.dataset import Dataset
 
 if TYPE_CHECKING:
     import datasets
@@ -23,13 +23,13 @@ TRAIN = "train"
 """The split that is read if there are several."""
 
 
-def read(source: Source) -> Dataset:
+def read(source: DataConfig) -> Dataset:
     """Return the data set of a directory that `save_to_disk` wrote, or of Parquet files.
 
     Without pictures or lists of numbers it is a table, whose columns except the label are features.
     Raises InputError if the library is not installed, or the directory has no such data set.
     """
-    path = source.path
+    path = files.place(source)
 
     def refusal(reason: str) -> InputError:
         return InputError(f"'{path}' is damaged, or no Hugging Face data set ({reason})")
@@ -40,15 +40,13 @@ def read(source: Source) -> Dataset:
         python = split.with_format("python")
         columns = {name: python[name][:] for name in scalars}
         if not features:
-            return table.proposed(source, {n: as_text(of) for n, of in columns.items()})
-        for name, of in columns.items():
-            if None in of:
-                raise InputError(
-                    f"record {of.index(None)} of '{path}' has no '{name}'; fill it in, or leave "
-                    "the record out"
-                )
+            return table.proposed(source, {n: files.as_text(of) for n, of in columns.items()})
+        if gaps := [name for name, of in columns.items() if None in of]:
+            raise InputError(
+                f"a record of '{path}' has no '{gaps[0]}'; fill it in, or leave it out"
+            )
         given = {name: np.asarray(of) for name, of in columns.items()}
-        values = _values(split, features, path, source.image_size)
+        values = _values(split, features, source.image_size)
         return arrays.dataset_of(source, path, values, given.pop(source.label), given)
 
 
@@ -68,48 +66,41 @@ def _split(path: Path) -> "datasets.Dataset":
     if any((path / name).is_file() for name in SAVED):
         loaded = datasets.load_from_disk(str(path))
         splits = loaded if isinstance(loaded, dict) else {TRAIN: loaded}
-        if TRAIN not in splits and len(splits) > 1:
-            raise InputError(
-                f"'{path}' has the splits {', '.join(splits)}, but no split {TRAIN}; save the "
-                "wanted split by itself"
-            )
-        return splits.get(TRAIN) or next(iter(splits.values()))
-    files = sorted(path.rglob("*.parquet"))
-    if not files:
+        return splits[TRAIN if len(splits) > 1 else next(iter(splits))]
+    parts = sorted(path.rglob("*.parquet"))
+    if not parts:
         raise InputError(
             f"'{path}' has neither a data set that save_to_disk wrote nor Parquet files; "
             "download one with huggingface-cli, or save one with dataset.save_to_disk(path)"
         )
     from pyarrow import concat_tables, parquet  # noqa: PLC0415  (comes with datasets)
 
-    chosen = [file for file in files if TRAIN in file.name] or files
+    chosen = [file for file in parts if TRAIN in file.name] or parts
     return datasets.Dataset(concat_tables([parquet.ParquetFile(file).read() for file in chosen]))
 
 
-def _kinds(source: Source, split: "datasets.Dataset") -> tuple[str, list[str]]:
+def _kinds(source: DataConfig, split: "datasets.Dataset") -> tuple[str, list[str]]:
     """Return the name of the column of features, "" for a table, and the names of scalar columns.
 
     A column of words in a list, or of tables, is neither.
     """
     from datasets import ClassLabel, Value  # noqa: PLC0415
 
-    path = source.path
-    named = ", ".join(split.column_names)
-    for key, chosen in (("data.label", (source.label,)), ("data.exclude", source.exclude)):
-        for column in chosen:
-            if column not in split.column_names:
-                raise InputError(f"{key} names '{column}', but the columns of '{path}' are {named}")
+    excluded = separated(source.exclude)
     scalars = [n for n, kind in split.features.items() if isinstance(kind, ClassLabel | Value)]
-    aside = {*scalars, source.label, *source.exclude}
+    unknown = [name for name in excluded if name not in split.column_names]
+    if source.label not in scalars or unknown:
+        key, name = ("exclude", unknown[0]) if unknown else ("label", source.label)
+        raise InputError(
+            f"data.{key} names '{name}', which is no such column of '{source.root}'; its columns "
+            f"are {', '.join(split.column_names)}"
+        )
+    aside = {*scalars, *excluded}
     features = [n for n, kind in split.features.items() if n not in aside and _is_numeric(kind)]
     if len(features) > 1:
         raise InputError(
-            f"'{path}' has several columns of pictures or lists: {', '.join(features)}; leave out "
-            "all but one with data.exclude"
-        )
-    if source.label not in scalars:
-        raise InputError(
-            f"column '{source.label}' of '{path}' is not a label; name one in data.label"
+            f"'{source.root}' has several columns of pictures or lists: {', '.join(features)}; "
+            "leave out all but one with data.exclude"
         )
     return (features or [""])[0], scalars
 
@@ -121,29 +112,21 @@ def _is_numeric(kind: Any) -> bool:
     return not isinstance(kind, dict) and "string" not in str(getattr(kind, "dtype", ""))
 
 
-def _values(
-    split: "datasets.Dataset", name: str, path: Path, size: int
-) -> npt.NDArray[np.number[Any]]:
+def _values(split: "datasets.Dataset", name: str, size: int) -> npt.NDArray[np.number[Any]]:
     """Return pictures as uint8 [N, C, H, W], or lists as numbers [N, ...]."""
     from datasets import Image  # noqa: PLC0415
 
-    if isinstance(split.features[name], Image):
-        # Decoded here, from bytes in the file: no path or address in the data set is followed.
-        raw = split.cast_column(name, Image(decode=False))[name]
-        names = [f"{name} of record {number}" for number in range(len(raw))]
-        decoded = []
-        for stored, of in zip(raw, names, strict=True):
-            if not stored or not stored.get("bytes"):
-                raise InputError(
-                    f"{of} is not in the file; save the data set again with its pictures embedded "
-                    "(save_to_disk and push_to_hub embed them)"
-                )
-            decoded.append(pictures.decode(io.BytesIO(stored["bytes"]), of, size))
-        return pictures.stack(decoded, names)
-    try:
+    if not isinstance(split.features[name], Image):
         return np.asarray(split.with_format("python")[name][:])
-    except ValueError:
-        raise InputError(
-            f"lists of column '{name}' of '{path}' differ in length; make them equal, or leave the "
-            "column out with data.exclude"
-        ) from None
+    # Decoded here, from bytes in the file: no path or address in the data set is followed.
+    raw = split.cast_column(name, Image(decode=False))[name]
+    names = [f"{name} of record {number}" for number in range(len(raw))]
+    decoded = []
+    for stored, of in zip(raw, names, strict=True):
+        if not stored or not stored.get("bytes"):
+            raise InputError(
+                f"{of} is not in the file; save the data set again with its pictures embedded "
+                "(save_to_disk and push_to_hub embed them)"
+            )
+        decoded.append(pictures.decode(io.BytesIO(stored["bytes"]), of, size))
+    return pictures.stack(decoded, names)

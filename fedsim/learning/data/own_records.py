@@ -91,25 +91,23 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
     Raises InputError if the records cannot be read, or lack columns or labels.
     """
     where = f"'{path}'"
-    if schema.image is not None:
-        images, raw_labels = _pictures(path, schema.image.shape)
-        features = schema.pixels(images, where)
-        return _inspected(features, [], raw_labels, schema, where, labelled, "labels")
-    columns = columns_of(path, schema)
+    if schema.image is None:
+        return of_columns(columns_of(path, schema), schema, where, labelled, directory)
+    images, labels = _pictures(path, schema.image.shape)
+    return _inspected(schema.pixels(images, where), [], labels, schema, where, labelled)
+
+
+def of_columns(
+    columns: Columns, schema: Schema, where: str, labelled: bool = True, directory: str = ""
+) -> Inspection:
+    """Return `inspect` of columns as text, [N] by name."""
+    labels = columns.get(schema.label)
     if schema.text is None:
-        return of_table(columns, schema, where, labelled)
+        return _inspected(*schema.table(columns, where), labels, schema, where, labelled)
     from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
 
     features = tokens.numbers(schema.texts(columns, where), schema.text.length, directory)
-    given = columns.get(schema.label)
-    return _inspected(features, [], given, schema, where, labelled, schema.label)
-
-
-def of_table(columns: Columns, schema: Schema, where: str, labelled: bool = True) -> Inspection:
-    """Return `inspect` of a table's columns as text, [N] by name."""
-    features, problems = schema.table(columns, where)
-    given = columns.get(schema.label)
-    return _inspected(features, problems, given, schema, where, labelled, schema.label)
+    return _inspected(features, [], labels, schema, where, labelled)
 
 
 def _inspected(
@@ -119,17 +117,14 @@ def _inspected(
     schema: Schema,
     where: str,
     labelled: bool,
-    label: str,
 ) -> Inspection:
     labels = np.zeros(len(features), dtype=np.int64)
     if labelled and len(features) and schema.labelled:
-        if raw_labels is None:
-            raise InputError(f"{where} has no labels ('{label}'); give each record one")
-        if len(raw_labels) != len(features):
-            raise InputError(
-                f"{where} has {len(features)} records and {len(raw_labels)} labels; give each one"
-            )
-        labels, unlabelled = schema.numbers(raw_labels, label)
+        name = schema.label if schema.image is None else "labels"
+        if raw_labels is None or len(raw_labels) != len(features):
+            many = "no" if raw_labels is None else f"{len(features)} records and {len(raw_labels)}"
+            raise InputError(f"{where} has {many} labels ('{name}'); give each record one")
+        labels, unlabelled = schema.numbers(raw_labels, name)
         problems = [*problems, *unlabelled]
     kept = np.ones(len(features), dtype=bool)
     for problem in problems:
@@ -177,7 +172,7 @@ def _cached(path: str, text: str, directory: str) -> Records:
 def columns_of(path: str, schema: Schema) -> Columns:
     """Return the columns of a file, or a function, as text, [N] by name; else InputError."""
     if registry.is_code(path):
-        return {name: files.as_text(values.tolist()) for name, values in _called(path).items()}
+        return files.as_columns(_called(path))
     if Path(path).expanduser().is_dir():
         raise InputError(f"'{path}' is a folder, but the schema's records are a table: give a file")
     return files.read(path, schema.file.form)[0]
@@ -189,27 +184,21 @@ def _pictures(path: str, shape: Sequence[int]) -> tuple[npt.NDArray[Any], Sequen
 
     place = Path(path).expanduser()
     if place.is_dir():
-        from fedsim.learning.data import idx, pictures  # noqa: PLC0415  (a format's alone)
+        from fedsim.learning.data import pictures  # noqa: PLC0415  (a format's alone)
 
-        if found := idx.present(place):
-            images, numbers = (idx.read_idx(*each) for each in zip(found, (3, 1), strict=True))
-            return images[:, None], files.as_text(numbers.tolist())
         return pictures.folder(place, 0, shape[1:])[:2]
-    if not registry.is_code(path) and place.suffix in files.TABLES and place.suffix != ".npz":
-        raise InputError(f"'{path}' holds a table, but the schema's records are pictures")
     if not registry.is_code(path) and not (place.is_file() and place.suffix == ".npz"):
-        raise InputError(f"there are no pictures at '{path}'; give an .npz file, or a folder")
-    given = _called(path) if registry.is_code(path) else arrays.arrays(place)
-    if arrays.FEATURES not in given:
         raise InputError(
-            f"'{path}' has no array '{arrays.FEATURES}', it has {', '.join(given) or 'none'}; save "
-            f"pictures with numpy.savez(file, {arrays.FEATURES}=..., {arrays.LABELS}=...)"
+            f"there are no pictures at '{path}'; give an .npz file, or a folder with a subfolder "
+            "for each class"
         )
-    images, labels = given[arrays.FEATURES], given.get(arrays.LABELS)
-    if images.dtype.kind not in "buif" or images.ndim not in (3, 4):
+    given = _called(path) if registry.is_code(path) else arrays.arrays(place)
+    images, labels = given.get(arrays.FEATURES), given.get(arrays.LABELS)
+    if images is None or images.dtype.kind not in "buif" or images.ndim not in (3, 4):
         raise InputError(
-            f"'{path}' has {arrays.FEATURES} of {images.dtype} {images.shape}; give numbers "
-            "[N, H, W], [N, C, H, W] or [N, H, W, C]"
+            f"'{path}' has no array '{arrays.FEATURES}' of numbers [N, H, W], [N, C, H, W] or "
+            f"[N, H, W, C]; save pictures with numpy.savez(file, {arrays.FEATURES}=..., "
+            f"{arrays.LABELS}=...)"
         )
     named = None if labels is None else files.as_text(arrays.numbered(labels).tolist())
     return arrays.channels_first(images), named

@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.dataset import Dataset, Records, Source
-from fedsim.learning.data.dealing import numbered_labels
+from fedsim.configuration.federation import DataConfig
+from fedsim.learning.data import files
+from fedsim.learning.data.arrays import dataset_of
+from fedsim.learning.data.dataset import Dataset
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -27,7 +29,7 @@ GREY = ("1", "L", "LA")
 Pixels = npt.NDArray[np.uint8]
 
 
-def read(source: Source) -> Dataset:
+def read(source: DataConfig) -> Dataset:
     """Return the pictures of a folder as images [C, H, W] in [0, 1], C = 1 if all are grey, else 3.
 
     Classes are the subfolders in order, as for `torchvision.datasets.ImageFolder`. The column
@@ -35,11 +37,9 @@ def read(source: Source) -> Dataset:
 
     Raises InputError without pictures, or if one is damaged, too deep or of another size.
     """
-    images, labels, names = folder(source.path, source.image_size)
-    numbers, classes = numbered_labels(np.asarray(labels), source.path, "subfolder")
-    records = Records(np.divide(images, 255, dtype=np.float32), numbers)
-    columns = {"file": np.asarray(names)}
-    return Dataset(source.name, records, None, classes, "image", columns=columns)
+    path = files.place(source)
+    images, labels, names = folder(path, source.image_size)
+    return dataset_of(source, path, images, np.array(labels), {"file": np.array(names)})
 
 
 def folder(
@@ -56,7 +56,7 @@ def folder(
     if not root.is_dir():
         raise InputError(f"there is no folder '{root}'; name one with data.root=PATH")
     try:
-        files = [path for path, _ in ImageFolder(str(root), allow_empty=only is not None).samples]
+        paths = [path for path, _ in ImageFolder(str(root), allow_empty=only is not None).samples]
     except FileNotFoundError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
@@ -64,7 +64,7 @@ def folder(
         ) from None
     decoded: list[Pixels] = []
     packed = unpacked = 0
-    for name in files:
+    for name in paths:
         with reading.damage(partial(_damaged, f"'{name}'")):
             packed += Path(name).stat().st_size
             with reading.opened(Path(name)) as file, _opened(file) as picture:
@@ -77,8 +77,8 @@ def folder(
                 if unpacked > reading.most_unpacked(packed):
                     raise ValueError("it has too many pixels for the size of its file")
                 decoded.append(_pixels(picture, name, size))
-    names = [Path(name).relative_to(root).as_posix() for name in files]
-    return stack(decoded, files), [Path(name).parts[0] for name in names], names
+    names = [Path(name).relative_to(root).as_posix() for name in paths]
+    return stack(decoded, paths), [Path(name).parts[0] for name in names], names
 
 
 def decode(file: BinaryIO, name: str, size: int) -> Pixels:

@@ -4,7 +4,7 @@ It says how values become features, so that no client computes a minimum, a mean
 categories on its records, which would be an unprotected release.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -14,18 +14,15 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.common.foreign_text import brief
 from fedsim.common.tables import TomlTable, explain
 from fedsim.learning.data.columns import (
-    CHANGED,
-    LONGEST,
     Column,
-    Mask,
     Problem,
     Range,
     check_range,
     column_of,
     number_of,
+    problems_of,
     shortened,
 )
 from fedsim.learning.data.dataset import CsvFormat, Decimal, Encoding, Separator, TargetRange
@@ -140,28 +137,22 @@ class Schema(TomlTable):
         self, labels: Sequence[str], name: str
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
         """Return each label's number, int64 [N], 0 for invalid ones, and the problems."""
-        drop = self.unlabelled == "drop"
-        if self.target is not None:
-            return self._targets(self.target, labels, name, drop)
-        number_of_label = {label: number for number, label in enumerate(self.classes)}
-        wrong = np.array([label not in number_of_label for label in labels], dtype=bool)
-        numbers = np.array([number_of_label.get(label, 0) for label in labels], dtype=np.int64)
-        message = f"the label '{{first}}' is not one of {shortened(self.classes)}"
-        return numbers, list(_problems(name, labels, [(wrong, message, drop, "")]))
-
-    def _targets(
-        self, target: Sequence[float], labels: Sequence[str], name: str, drop: bool
-    ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
+        if self.target is None:
+            places = {label: number for number, label in enumerate(self.classes)}
+            numbers = np.array([places.get(label, -1) for label in labels], dtype=np.int64)
+            message = f"the label {{first}} is not one of {shortened(self.classes)}"
+            unknown = problems_of(name, labels, [(numbers < 0, self.unlabelled, message)])
+            return np.maximum(numbers, 0), unknown
+        least, largest = self.target
         values = np.array([number_of(label) for label in labels], dtype=np.float64)
-        wrong, (least, largest) = ~np.isfinite(values), target
-        steps = TargetRange(least, largest).steps(np.where(wrong, least, values))
+        wrong = ~np.isfinite(values)
         outside = ~wrong & ((values < least) | (values > largest))
-        message = f"outside of the range {least:g} to {largest:g}: '{{first}}'"
         cases = [
-            (wrong, "'{first}' is not a number", drop, ""),
-            (outside, message, False, CHANGED["clip"]),
+            (wrong, self.unlabelled, "{first} is not a number"),
+            (outside, "clip", f"outside of the range {least:g} to {largest:g}: {{first}}"),
         ]
-        return steps, list(_problems(name, labels, cases))
+        steps = TargetRange(least, largest).steps(np.where(wrong, least, values))
+        return steps, problems_of(name, labels, cases)
 
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str
@@ -189,12 +180,9 @@ class Schema(TomlTable):
                 f"{where} has no column '{name}', which the schema has; it has "
                 f"{shortened(list(columns))}"
             )
-        for row, value in enumerate(columns[name], 1):
-            if not value:
-                raise InputError(
-                    f"record {row} of {where} has no text in the column '{name}'; correct the "
-                    "record"
-                )
+        if "" in columns[name]:
+            row = 1 + list(columns[name]).index("")
+            raise InputError(f"record {row} of {where} has no text in the column '{name}'")
         return columns[name]
 
     def pixels(self, images: npt.NDArray[Any], where: str) -> Floats:
@@ -218,15 +206,6 @@ class Schema(TomlTable):
                 f"range, {least:g} to {largest:g}; correct the record, or the schema of all clients"
             )
         return ((images.astype(np.float64) - least) / (largest - least)).astype(np.float32)
-
-
-def _problems(
-    name: str, values: Sequence[str], cases: Sequence[tuple[Mask, str, bool, str]]
-) -> Iterator[Problem]:
-    for rows, message, drop, changed in cases:
-        if rows.any():
-            first = brief(values[int(rows.argmax())], LONGEST)
-            yield Problem(name, rows, message.replace("{first}", first), drop, changed)
 
 
 def parse(text: str, source: str = "data.public-schema") -> Schema:

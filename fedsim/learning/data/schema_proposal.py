@@ -11,7 +11,7 @@ from adversaries.errors import InputError
 from fedsim.common import private_files
 from fedsim.learning.data import files
 from fedsim.learning.data.columns import LARGEST, MISSING
-from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat
+from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat, TargetRange
 from fedsim.learning.data.schema import MARK
 
 MOST_VALUES = 50
@@ -29,8 +29,15 @@ NAME = re.compile(r"[+-]?0[0-9]|.*_")
 FEWEST_NAMES = 10
 """A column of fewer rows may differ in every row by chance."""
 
+GAPS = ', missing = "category"'
+"""The rule of a column with gaps."""
+
 FEWEST_RECORDS = 10
 """A value in fewer records is not listed: it could be one person's."""
+
+
+Labels = tuple[str, ...] | TargetRange
+"""What a model of a table predicts: one of some classes, or a number in a range."""
 
 
 @dataclass(frozen=True)
@@ -38,53 +45,35 @@ class Proposal:
     """A proposed schema entry for a column, and what it would disclose about the records.
 
     Attributes:
+        rule: "" for a column that is no feature.
         numbered: whether every row has another whole number, as identifiers have.
     """
 
     name: str
-    kind: str
     rule: str = ""
     discloses: str = ""
+    identifier: bool = False
     numbered: bool = False
 
 
-@dataclass(frozen=True)
-class Labels:
-    """What a model of a table predicts: one of some classes, or a number in a range."""
+def classes_of(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the different values of a column as classes, numbers in their order."""
+    different = set(_present(values))
+    numbers = _numbers(list(different)) or []
+    if len(set(numbers)) < len(numbers):
+        raise InputError(
+            "the labels write one number in several ways, such as 1 and 1.0; write it in one"
+        )
+    return tuple(sorted(different, key=float if numbers else None))
 
-    classes: tuple[str, ...] = ()
-    target: tuple[float, float] | None = None
 
-    @classmethod
-    def of(cls, values: Sequence[str]) -> "Labels":
-        """Return the labels of a column. Numbers that few records share are no classes."""
-        counts = Counter(_present(values))
-        numbers = _numbers(list(counts))
-        if numbers and min(counts.values()) < FEWEST_RECORDS and len(counts) > 2:
-            return cls(target=_rounded(min(numbers), max(numbers)))
-        return cls.named(counts)
-
-    @classmethod
-    def named(cls, values: Iterable[str]) -> "Labels":
-        """Return the different values as classes, numbers in their order."""
-        different = set(_present(values))
-        numbers = _numbers(list(different)) or []
-        if len(set(numbers)) < len(numbers):
-            raise InputError(
-                "the labels write one number in several ways, such as 1 and 1.0; write it in one"
-            )
-        return cls(classes=tuple(sorted(different, key=float if numbers else None)))
-
-    @property
-    def line(self) -> str:
-        """The line of the schema's file, with its mark."""
-        if self.target is not None:
-            least, largest = self.target
-            return (
-                f"target = [{least:.12g}, {largest:.12g}]  # {MARK}: about the least and the "
-                "largest label"
-            )
-        return f"classes = [{', '.join(map(_quoted, self.classes))}]  # {MARK}: the labels"
+def _labels_of(values: Sequence[str]) -> Labels:
+    """Return the labels of a column. Numbers that few records share are no classes."""
+    counts = Counter(_present(values))
+    numbers = _numbers(list(counts))
+    if numbers and min(counts.values()) < FEWEST_RECORDS and len(counts) > 2:
+        return TargetRange(*_rounded(min(numbers), max(numbers)))
+    return classes_of(counts)
 
 
 def of_columns(
@@ -118,11 +107,11 @@ def of_columns(
             f"data.exclude names '{missing[0]}', which is not a feature of {where}; its columns "
             f"are {', '.join(columns)}"
         )
-    labels = labels or Labels.of(columns[label])
-    if labels.target is None and not 2 <= len(labels.classes) <= MOST_LABELS:
+    labels = labels or _labels_of(columns[label])
+    if isinstance(labels, tuple) and not 2 <= len(labels) <= MOST_LABELS:
         raise InputError(
-            f"the column '{label}' of {where} has {len(labels.classes)} different labels; a "
-            f"classifier needs 2 to {MOST_LABELS:,}"
+            f"the column '{label}' of {where} has {len(labels)} different labels; a classifier "
+            f"needs 2 to {MOST_LABELS:,}"
         )
     names = [name for name in columns if name not in (label, *exclude)]
     proposals = [_proposed(name, columns[name]) for name in names]
@@ -147,50 +136,49 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
     present = [value.strip() for value in _present(values)]
     counts = Counter(present)
     if len(counts) < 2:
-        return Proposal(name, "ignored")
-    gaps = ', missing = "category"' * (len(present) < len(values))  # so no record is left out
+        return Proposal(name)
+    gaps = GAPS * (len(present) < len(values))  # so no record is left out
     read = _numbers(present)
     # A column that differs in every row, and is text or has "id" in its name.
     words = name.lower().replace("_", " ").replace("-", " ").split()
     unique = len(counts) == len(values) > FEWEST_NAMES and ("id" in words or not read)
     if unique or (not read and len(counts) > MOST_VALUES):
-        return Proposal(name, "identifier")
+        return Proposal(name, identifier=True)
     if read:
         least, largest = _usual(read)
         rule = f'{{ range = [{least:.12g}, {largest:.12g}], outside = "clip"{gaps} }}'
         where = f"about where {1 - 2 * RARE:.0%} of the values lie"
         numbered = len(set(read)) == len(values) > FEWEST_NAMES and all(map(float.is_integer, read))
-        return Proposal(name, "numbers", rule, where, numbered)
+        return Proposal(name, rule, where, numbered=numbered)
     common = sorted(value for value, count in counts.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
-        return Proposal(name, "ignored")
-    rule = f'{{ values = [{", ".join(map(_quoted, common))}], other = "other"{gaps} }}'
-    return Proposal(name, "values", rule, f"which values {FEWEST_RECORDS} records have")
+        return Proposal(name)
+    rule = f'{{ values = {_listed(common)}, other = "other"{gaps} }}'
+    return Proposal(name, rule, f"which values {FEWEST_RECORDS} records have")
 
 
-def _written(
-    label: str, labels: Labels, proposals: Sequence[Proposal], form: CsvFormat = PLAIN
-) -> str:
+def _written(label: str, labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> str:
     """Return the schema's file, with a mark on every line that would disclose something."""
-    identifiers = [each.name for each in proposals if each.kind == "identifier"]
-    ignored = [each.name for each in proposals if each.kind == "ignored"]
+    if isinstance(labels, tuple):
+        predicted = f"classes = {_listed(labels)}  # {MARK}: the labels"
+    else:
+        ends = f"[{labels.least:.12g}, {labels.largest:.12g}]"
+        predicted = f"target = {ends}  # {MARK}: about the least and the largest label"
+    ignored = [each.name for each in proposals if not (each.rule or each.identifier)]
     lines = [
         "# The description of the records of all clients. This file is public.",
         f"# A line marked {MARK} was read off one client's records and discloses them:",
         "# replace it by public knowledge, and delete the mark, before you share this file.",
         "",
         f"label = {_quoted(label)}",
-        labels.line,
+        predicted,
         'unlabelled = "drop"  # records without such a label: drop or refuse',
-        f"identifiers = [{', '.join(map(_quoted, identifiers))}]",
+        f"identifiers = {_listed(each.name for each in proposals if each.identifier)}",
         *([f"# not used: {', '.join(ignored)}"] if ignored else []),
         "",
         "[columns]",
+        *(f"{_quoted(e.name)} = {e.rule}  # {MARK}: {e.discloses}" for e in proposals if e.rule),
     ]
-    for each in proposals:
-        if each.rule:
-            mark = f"  # {MARK}: {each.discloses}" if each.discloses else ""
-            lines.append(f"{_quoted(each.name)} = {each.rule}{mark}")
     if form != PLAIN:
         entries = (f"{key} = {_quoted(value)}" for key, value in asdict(form).items())
         lines += ["", "[file]  # the same for the files of all clients", *entries]
@@ -199,26 +187,21 @@ def _written(
 
 def _notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> list[str]:
     """Return sentences about what the owner of a table should know of its reading."""
+    ignored = [each.name for each in proposals if not (each.rule or each.identifier)]
+    about: dict[str, list[str]] = {
+        "identifiers, which are no features: {}": [e.name for e in proposals if e.identifier],
+        "not used, since no two of their values are in ten records each: {}": ignored,
+        "every row has another whole number in {}: if it identifies people, list it in "
+        "identifiers, or in data.exclude": [each.name for each in proposals if each.numbered],
+        "gaps in {} are a feature, so that no row is left out": [
+            each.name for each in proposals if GAPS in each.rule
+        ],
+    }
     sentences = [] if form == PLAIN else [f"the file was read as {form}"]
-    names = [each.name for each in proposals if each.kind == "identifier"]
-    if names:
-        sentences.append(f"identifiers, which are no features: {', '.join(names)}")
-    ignored = [each.name for each in proposals if each.kind == "ignored"]
-    if ignored:
-        sentences.append(
-            f"not used, since no two of their values are in ten records each: {', '.join(ignored)}"
-        )
-    if numbered := [each.name for each in proposals if each.numbered]:
-        sentences.append(
-            f"every row has another whole number in {', '.join(numbered)}: if it identifies "
-            "people, list it in identifiers, or in data.exclude"
-        )
-    gaps = [each.name for each in proposals if each.rule and 'missing = "category"' in each.rule]
-    if gaps:
-        sentences.append(f"gaps in {', '.join(gaps)} are a feature, so that no row is left out")
-    if labels.target is not None:
-        least, largest = labels.target
-        sentences.append(f"the label is predicted as a number from {least:g} to {largest:g}")
+    sentences += [text.format(", ".join(names)) for text, names in about.items() if names]
+    if not isinstance(labels, tuple):
+        ends = f"{labels.least:g} to {labels.largest:g}"
+        sentences.append(f"the label is predicted as a number from {ends}")
     return sentences
 
 
@@ -265,6 +248,10 @@ def _rounded(least: float, largest: float, parts: int = 1) -> tuple[float, float
     step = 10.0 ** math.floor(math.log10(width)) / parts
     low, high = math.floor(least / step) * step, math.ceil(largest / step) * step
     return low, high if high > low else low + step
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"
 
 
 def _quoted(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.learning.data import files, own_records, schema_proposal
+from fedsim.configuration.federation import DataConfig
+from fedsim.learning.data import files, own_records, schema_proposal, separated
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.columns import Column, NumberColumn, Values
 from fedsim.learning.data.dataset import (
@@ -18,34 +19,30 @@ from fedsim.learning.data.dataset import (
     CsvFormat,
     Dataset,
     Records,
-    Source,
     TargetRange,
+    parsed,
 )
 from fedsim.learning.data.schema import Schema
-from fedsim.learning.data.schema_proposal import Labels
 
 LOG = logging.getLogger("fedsim.records")
 
 
-def read(source: Source) -> Dataset:
+def read(source: DataConfig) -> Dataset:
     """Return the dataset of a file of a table, as `proposed`."""
-    columns, form = files.read(str(source.file))
+    columns, form = files.read(str(files.place(source, is_file=True)))
     return proposed(source, columns, form)
 
 
-def proposed(source: Source, columns: Columns, form: CsvFormat = PLAIN) -> Dataset:
+def proposed(source: DataConfig, columns: Columns, form: CsvFormat = PLAIN) -> Dataset:
     """Return the dataset of columns of text [N] by name, read by the schema that they propose.
 
     Labels are classes, unless the source has a target. A warning says what the schema leaves out.
     Raises InputError if no column can be a feature, or the labels are no classes.
     """
-    target, where = source.target, f"'{source.root}'"
-    if target is None:
-        labels = Labels.named(columns.get(source.label, ()))
-    else:
-        labels = Labels(target=(target.least, target.largest))
+    target, where = parsed(source.target), f"'{source.root}'"
+    labels = schema_proposal.classes_of(columns.get(source.label, ())) if target is None else target
     text, notes = schema_proposal.of_columns(
-        columns, source.label, where, form, source.exclude, labels
+        columns, source.label, where, form, separated(source.exclude), labels
     )
     if notes:
         LOG.warning("%s has no schema and was read by a proposed one: %s", where, "; ".join(notes))
@@ -65,7 +62,7 @@ def by_schema(text: str, path: str) -> Dataset:
 
 
 def _of_schema(name: str, schema: Schema, columns: Columns, where: str) -> Dataset:
-    found = own_records.accepted(own_records.of_table(columns, schema, where), where)
+    found = own_records.accepted(own_records.of_columns(columns, schema, where), where)
     originals: dict[str, npt.NDArray[Any]] = {
         column: np.asarray(values, dtype=np.str_)[found.kept]
         for column, values in columns.items()

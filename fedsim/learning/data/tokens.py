@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
+from fedsim.configuration.federation import DataConfig
 from fedsim.learning.data import files
-from fedsim.learning.data.dataset import Dataset, Records, Source
+from fedsim.learning.data.dataset import Dataset, Records
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
@@ -79,28 +80,19 @@ COLUMN = "text"
 """The column of a table with the texts."""
 
 
-def read(source: Source) -> Dataset:
+def read(source: DataConfig, tokenizer: str) -> Dataset:
     """Return the texts of a file as tokens, all with label 0.
-
-    Raises InputError for bad files.
-    """
-    texts = _texts(str(source.file))
-    features = numbers(texts, source.length, source.tokenizer)
-    labels = np.zeros(len(texts), dtype=np.int64)
-    return Dataset(source.name, Records(features, labels), None, 1, "tabular")
-
-
-def read_texts(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
-    """Return the texts of a file as tokens, [N, length].
 
     tokenizer: directory of the tokenizer.
     Raises InputError if the file has no texts, or the directory has no tokenizer.
     """
-    return numbers(_texts(path), length, tokenizer)
+    features = read_texts(str(files.place(source, is_file=True)), source.length, tokenizer)
+    labels = np.zeros(len(features), dtype=np.int64)
+    return Dataset(source.name, Records(features, labels), None, 1, "tabular")
 
 
-def _texts(path: str) -> list[str]:
-    """Return the texts of a file, with a warning of blank ones, which are left out."""
+def read_texts(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
+    """Return the texts of a file as tokens, [N, length], with a warning of blank ones left out."""
     columns, _ = files.read(path)
     if COLUMN not in columns:
         raise InputError(
@@ -112,4 +104,4 @@ def _texts(path: str) -> list[str]:
         raise InputError(f"'{path}' has no text; give one text a line")
     if blank := len(columns[COLUMN]) - len(texts):
         LOG.warning("'%s': %d blank texts are left out", path, blank)
-    return texts
+    return numbers(texts, length, tokenizer)

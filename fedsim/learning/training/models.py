@@ -1,8 +1,7 @@
 """Networks, and T models of one structure as one [T, P] array, flattened by `named_parameters`."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import StreamRole, key
+from fedsim.configuration.training import ModelConfig
 from fedsim.learning.training.layers import ChannelAffine, mixes_records
 from fedsim.learning.training.tasks import named, task_of
 
@@ -103,116 +103,72 @@ def _builder(name: str) -> Builder:
     return torchvision_networks.of_torchvision(name, TORCHVISION, MODELS)
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """The first values of a network, and the parameters that are trained.
-
-    Attributes:
-        weights: a key of `INITIALISERS`, or the path of a safetensors file or of a Hugging Face
-            directory; "" for PyTorch's own initialisers.
-        sha256: digest of the file or directory, "" for any.
-        trainable: names of the only layers or parameters that are trained; "" for all.
-        lora_rank: rank of adapters that are trained too; 0 for none.
-    """
-
-    weights: str = ""
-    sha256: str = ""
-    trainable: str = ""
-    lora_rank: int = 0
-
-
 def build(
-    name: str,
-    shape: tuple[int, ...],
-    classes: int,
-    hidden: int,
-    batch_norm: str = "refuse",
-    tuning: Tuning = Tuning(),
-    task: str = "classification",
-    class_priors: str = "",
+    name: str, shape: tuple[int, ...], classes: int, hidden: int = 32, **keys: Any
 ) -> nn.Module:
-    """Return the named network for records of one shape.
+    """Return the named network, as `network`; keys: further fields of `ModelConfig`."""
+    return network(ModelConfig(name=name, hidden=hidden, **keys), shape, classes)
 
+
+def network(chosen: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return the network of a configuration, which carries its task.
+
+    shape: of one record.
+    classes: number of classes, each of which has a logit.
     Raises InputError for an unknown name, or a network or file that does not suit the records.
-
-    Args:
-        name: a key of `MODELS`, "torchvision:NAME", "hugging-face", or "package.module:name" of a
-            builder.
-        shape: of one record.
-        classes: number of classes, each of which has a logit.
-        hidden: width of a hidden layer.
-        batch_norm: "refuse", or a key of `BATCH_NORM` that replaces layers which mix records.
-        tuning: the first values, and the parameters that are trained.
-        task: a key of `TASKS`, which the network carries.
-        class_priors: public shares of the classes, separated by commas.
     """
-    model = _started(name, shape, classes, hidden, batch_norm, tuning, task)
-    refuse_batch_statistics(model)
-    refuse_random_layers(model)
-    if tuning.trainable or tuning.lora_rank:
+    model = _started(chosen, shape, classes)
+    refuse_layers(model)
+    if chosen.trainable or chosen.lora_rank:
         from fedsim.learning.training import trainable  # noqa: PLC0415  (for such models alone)
 
-        trainable.train_only(model, tuning.trainable)
-        if tuning.lora_rank:
-            model = trainable.adapt(model, tuning.lora_rank)
-    if not list(model.parameters()):
-        raise InputError("the model has no parameters; choose one that can be trained")
+        trainable.train_only(model, chosen.trainable)
+        if chosen.lora_rank:
+            model = trainable.adapt(model, chosen.lora_rank)
     if not any(each.requires_grad for each in model.parameters()):
-        raise InputError("no parameter of the model is trained; name layers in model.trainable")
-    model.task = named(task, class_priors)  # type: ignore[assignment]
+        raise InputError(
+            "the model has no parameter that is trained; choose another, or name layers in "
+            "model.trainable"
+        )
+    model.task = named(chosen.task, chosen.class_priors)  # type: ignore[assignment]
     return model
 
 
-def _started(
-    name: str,
-    shape: tuple[int, ...],
-    classes: int,
-    hidden: int,
-    batch_norm: str,
-    tuning: Tuning,
-    task: str,
-) -> nn.Module:
+def _started(chosen: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return a network with its first values, and without layers that mix records if so asked."""
-    values: dict[str, Tensor] = {}
-    first = False
-    if name == HUGGING_FACE:
+    weights, sha256 = chosen.weights, chosen.weights_sha256
+    if chosen.name == HUGGING_FACE:
         from fedsim.learning.training import hugging_face, pretrained  # noqa: PLC0415  (for these)
 
-        if tuning.sha256:
-            pretrained.checked_digest(tuning.weights, tuning.sha256)
-        model = hugging_face.build(tuning.weights, shape[-1], classes, task)
-    else:
-        model = _builder(name)(shape, classes, hidden)
-        if tuning.weights in INITIALISERS:
-            INITIALISERS[tuning.weights](model)
-        elif tuning.weights or tuning.sha256:
-            from fedsim.learning.training import pretrained  # noqa: PLC0415  (for files alone)
+        if sha256:
+            pretrained.checked_digest(weights, sha256)
+        return hugging_face.build(weights, shape[-1], classes, chosen.task)
+    model = _builder(chosen.name)(shape, classes, chosen.hidden)
+    values: dict[str, Tensor] = {}
+    if weights in INITIALISERS:
+        INITIALISERS[weights](model)
+    elif weights or sha256:
+        from fedsim.learning.training import pretrained  # noqa: PLC0415  (for files alone)
 
-            values = pretrained.read_values(tuning.weights, tuning.sha256)
-            # BatchNorm's statistics must be loaded before a replacement takes them over.
-            has_statistics = any(each.endswith(pretrained.STATISTICS) for each in values)
-            first = batch_norm == "channel-affine" and has_statistics
-    if values and first:
-        pretrained.put(model, values)
-    if batch_norm != "refuse":
+        values = pretrained.read_values(weights, sha256)
+        # BatchNorm's statistics must be loaded before a replacement takes them over.
+        if chosen.batch_norm == "channel-affine" and pretrained.has_statistics(values):
+            pretrained.put(model, values)
+            values = {}
+    if chosen.batch_norm != "refuse":
         from fedsim.learning.training import torchvision_networks  # noqa: PLC0415  (such networks only)
 
-        model = torchvision_networks.replace_batch_norm(model, batch_norm)
-    if values and not first:
+        model = torchvision_networks.replace_batch_norm(model, chosen.batch_norm)
+    if values:
         pretrained.put(model, values)
     return model
 
 
 def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
-    """Raise InputError unless the model maps a record to an output of its task.
+    """Raise InputError unless the model maps a record of zeros to an output of its task.
 
-    Args:
-        model: is called on a record of zeros.
-        name: of the model, for the error message.
-        shape: of one record.
-        classes: number of classes.
-
-    Raises InputError if the model fails, or its output has another shape.
+    name: of the model, for the error message.
+    shape: of one record.
     """
     subject, widths = f"model.name is {name}", task_of(model).widths(classes)
     try:
@@ -224,40 +180,34 @@ def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: in
             f"{subject}, which does not take records of shape {shape} ({reason}); "
             "choose a network for such records, or prepare the data for this one"
         ) from None
-    allowed = [(1, width) for width in widths]
     output = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-    if output not in allowed:
+    if output not in [(1, width) for width in widths]:
         raise InputError(
             f"{subject}, whose output for one record of {classes} classes is {output}; "
-            f"give it an output of shape {allowed[0]}"
+            f"give it an output of shape {(1, widths[0])}"
         )
 
 
-def refuse_batch_statistics(model: nn.Module) -> None:
-    """Raise InputError if a layer mixes a batch's records, without a gradient of each."""
+def refuse_layers(model: nn.Module) -> None:
+    """Raise InputError if a layer mixes a batch's records, or draws random numbers.
+
+    Then a record has no gradient of its own, or clients and adversary would compute different ones.
+    """
     for name, layer in model.named_modules():
+        subject = f"layer '{name}' is {type(layer).__name__}, which"
         if mixes_records(layer):
             raise InputError(
-                f"layer '{name}' is {type(layer).__name__}, whose output depends on other records, "
-                'so no record has its own gradient; set model.batch-norm = "group-norm" '
-                'or "channel-affine" to replace every such layer'
+                f"{subject} mixes the records of a batch, so no record has its own gradient; set "
+                'model.batch-norm = "group-norm" or "channel-affine" to replace every such layer'
             )
-
-
-def refuse_random_layers(model: nn.Module) -> None:
-    """Raise InputError if a layer draws random numbers: clients and adversary would differ."""
-    for name, layer in model.named_modules():
         # torchvision's stochastic depth is recognised by name, because its import is slow.
         draws = isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"
-        if isinstance(layer, _DropoutNd):
-            draws = layer.p > 0
-        elif isinstance(layer, nn.MultiheadAttention | nn.RNNBase):
-            draws = layer.dropout > 0
+        draws |= isinstance(layer, _DropoutNd) and layer.p > 0
+        draws |= isinstance(layer, nn.MultiheadAttention | nn.RNNBase) and layer.dropout > 0
         if draws:
             raise InputError(
-                f"layer '{name}' is {type(layer).__name__}, which draws random numbers, so a "
-                "record has more than one gradient; build the network without it, or with "
-                "probability 0"
+                f"{subject} draws random numbers, so a record has more than one gradient; build "
+                "the network without it, or with probability 0"
             )
 
 
@@ -300,42 +250,29 @@ def initial_parameters(
 ) -> Tensor:
     """Return theta_0 of each trial, float32 [T, P].
 
-    Args:
-        build_model: builds the network with new values.
-        seed: of the run.
-        trials: the numbers of the T trials; a row depends only on (seed, trial).
+    build_model: builds the network with new values.
+    trials: the numbers of the T trials; a row depends only on (seed, trial).
     """
-    rows = []
-    for trial in trials:
-        with _drawing(seed, trial):
-            rows.append(flatten(build_model()))
-    return torch.stack(rows)
+    return torch.stack([flatten(_drawn(build_model, seed, trial)) for trial in trials])
 
 
 def structural_model(build_model: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return the module that all trials share.
-
-    Args:
-        build_model: builds the network with new values.
-        seed: of the run, which determines the frozen values.
-    """
-    with _drawing(seed, STRUCTURE):
-        return build_model()
+    """Return the module that all trials share, with frozen values that the seed determines."""
+    return _drawn(build_model, seed, STRUCTURE)
 
 
 STRUCTURE = -1
 """The trial number of the structural model in the seed tree."""
 
 
-@contextmanager
-def _drawing(seed: int, trial: int) -> Iterator[None]:
-    """Make PyTorch's initialisers draw from a random stream."""
+def _drawn(build_model: Callable[[], nn.Module], seed: int, trial: int) -> nn.Module:
+    """Return a network whose new values come from a random stream."""
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which also formats the call stack for every other device.
         torch.default_generator.manual_seed(
             key(seed, StreamRole.INITIAL_MODEL, trial=trial) % 2**63
         )
-        yield
+        return build_model()
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -85,6 +85,11 @@ def checked_digest(path: str, sha256: str) -> str:
     return actual
 
 
+def has_statistics(values: Iterable[str]) -> bool:
+    """Return whether values by name are of a BatchNorm that has seen data."""
+    return any(name.endswith(STATISTICS) for name in values)
+
+
 def put(model: nn.Module, values: dict[str, Tensor]) -> None:
     """Copy a file's values into a network, except a classifier of another size.
 
@@ -113,7 +118,7 @@ def put(model: nn.Module, values: dict[str, Tensor]) -> None:
         wrong = [f"it has values for {_some(fresh)} only, and of another size"]
     if wrong:
         hint = "save the values of exactly this network"
-        if any(name.endswith(STATISTICS) and name not in own for name in values):
+        if has_statistics(set(values) - set(own)):
             hint = 'set model.batch-norm = "channel-affine" to keep what BatchNorm learned'
         raise InputError(f"model.weights does not fit the network: {', '.join(wrong)}; {hint}")
     if fresh:

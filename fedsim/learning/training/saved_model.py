@@ -159,10 +159,10 @@ def _built(description: Description, place: Path) -> nn.Module:
             tuple(taken.shape),
             taken.classes,
             network.hidden,
-            network.batch_norm,
+            batch_norm=network.batch_norm,
             # A network of texts is described by further files beside the values.
-            models.Tuning(str(place) if network.name == models.HUGGING_FACE else ""),
-            network.task,
+            weights=str(place) if network.name == models.HUGGING_FACE else "",
+            task=network.task,
         )
     except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         if isinstance(error, InputError):

@@ -70,9 +70,9 @@ TABLE = np.zeros((4, 2))
 @pytest.mark.parametrize(
     ("arrays", "complaint"),
     [
-        ({"features": TABLE}, "has no array 'labels', it has features"),
+        ({"features": TABLE}, "has no array 'labels'; save"),
         ({"features": TABLE, "labels": LABELS[:3]}, "labels of .* have shape (3,)"),
-        ({"features": TABLE, "labels": np.zeros(4, int)}, "same 'labels' for all 4 records"),
+        ({"features": TABLE, "labels": np.zeros(4, int)}, "has 1 different values for 4 records"),
         ({"features": TABLE, "labels": np.arange(4) / 2}, "labels of .* are float64"),
         ({"features": TABLE, "labels": LABELS, "who": np.zeros(3)}, "who of .* shape (3,)"),
         ({"features": TABLE, "labels": LABELS, "x1": LABELS}, "'x1' of .* name of a feature"),

@@ -8,7 +8,7 @@ from fedsim.learning.data import load
 
 
 def test_the_records_of_the_classes_alone_are_kept_and_numbered_in_their_order():
-    every, some = load("digits"), load("digits", classes=("7", "2"))
+    every, some = load("digits"), load("digits", classes="7,2")
     assert some.classes == 2
     for number, label in enumerate((7, 2)):
         np.testing.assert_array_equal(
@@ -18,7 +18,7 @@ def test_the_records_of_the_classes_alone_are_kept_and_numbered_in_their_order()
 
 
 def test_the_columns_of_a_table_go_with_its_records():
-    every, some = load("breast-cancer"), load("breast-cancer", classes=("1", "0"))
+    every, some = load("breast-cancer"), load("breast-cancer", classes="1,0")
     (name, *_) = every.columns
     np.testing.assert_array_equal(some.columns[name], every.columns[name])
     np.testing.assert_array_equal(some.train.labels, 1 - every.train.labels)
@@ -27,9 +27,9 @@ def test_the_columns_of_a_table_go_with_its_records():
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        (("1",), "two or more"),
-        (("1", "1"), "two or more"),
-        (("0", "10"), "names '10', but the labels of digits are 0 to 9"),
+        ("1", "two or more"),
+        ("1,1", "two or more"),
+        ("0,10", "different labels of digits, 0 to 9"),
     ],
 )
 def test_classes_that_are_not_there_are_refused(classes, message):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.learning.data import idx, load
-from fedsim.learning.data.idx import read_idx
+from fedsim.learning.data import load, public
+from fedsim.learning.data.csv_file import read_bytes
 
-IMAGES, LABELS = idx.TRAIN
-TEST_IMAGES, TEST_LABELS = idx.TEST
+IMAGES, LABELS = public.TRAIN
+TEST_IMAGES, TEST_LABELS = public.TEST
 
 
 def written(array):
@@ -22,7 +22,7 @@ def written(array):
 def small_files(train=12, test=5):
     rng = np.random.default_rng(0)
     files = {}
-    for (images, labels), count in ((idx.TRAIN, train), (idx.TEST, test)):
+    for (images, labels), count in ((public.TRAIN, train), (public.TEST, test)):
         files[images] = written(rng.integers(0, 256, (count, 28, 28), dtype=np.uint8))
         files[labels] = written(np.arange(count, dtype=np.uint8) % 10)
     return files
@@ -70,7 +70,7 @@ def test_anybodys_test_files_are_held_out(tmp_path):
         (IMAGES, written(np.zeros((12, 32, 32), dtype=np.uint8)), "are 32×32, but .* are 28×28"),
         (IMAGES, written(np.zeros((12, 0, 0), dtype=np.uint8)), "has no images"),
         (LABELS, written(np.zeros(11, dtype=np.uint8)), "has 11 labels for the 12 images"),
-        (LABELS, written(np.zeros(12, dtype=np.uint8)), "the same 'label' for all 12"),
+        (LABELS, written(np.zeros(12, dtype=np.uint8)), "has 1 different values for 12"),
     ],
     ids=[
         "truncated",
@@ -100,11 +100,10 @@ def test_a_damaged_gzip_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "labels.gz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"labels.gz' is damaged"):
-        read_idx(path, dimensions=1)
+        read_bytes(path)
 
 
 def test_an_idx_header_that_promises_more_than_memory_is_only_compared(tmp_path):
-    path = tmp_path / "images"
-    path.write_bytes(struct.pack(">HBB3I", 0, 8, 3, 2**32 - 1, 2**32 - 1, 2**32 - 1))
+    header = struct.pack(">HBB3I", 0, 8, 3, 2**32 - 1, 2**32 - 1, 2**32 - 1)
     with pytest.raises(InputError, match=f"16 bytes instead of {16 + (2**32 - 1) ** 3}"):
-        read_idx(path, dimensions=3)
+        public.read_idx(tmp_path, header, 3)

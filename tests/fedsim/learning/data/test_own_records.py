@@ -1,7 +1,6 @@
 """A client's records become features by the public schema alone, from whatever format."""
 
 import csv
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -66,14 +65,6 @@ def test_a_table_is_the_same_in_every_format(write, tmp_path):
     assert TABLE.features == ("age", "work=state", "work=private", "work=none of both")
 
 
-def _idx(place):
-    header = bytes([0, 0, 8, 3]) + np.array(PIXELS.shape, dtype=">u4").tobytes()
-    (place / "train-images-idx3-ubyte").write_bytes(header + PIXELS.tobytes())
-    labels = bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 1])
-    (place / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
-    return place
-
-
 def _folder(place):
     for label, pixels in zip("71", PIXELS, strict=True):
         (place / "own" / label).mkdir(parents=True)
@@ -87,7 +78,7 @@ def _arrays(place):
     return place / "own.npz"
 
 
-@pytest.mark.parametrize("write", [_idx, _folder, _arrays])
+@pytest.mark.parametrize("write", [_folder, _arrays])
 def test_pictures_are_the_same_in_every_format(write, tmp_path):
     found = own_records.records(str(write(tmp_path)), IMAGES)
     in_order = np.argsort(-found.labels)  # a folder's subfolders are read in the order of names

@@ -16,8 +16,7 @@ PEOPLE = "person,age,town,income,label\n" + "".join(
 
 def written(folder, text, label="label", exclude="", name="own.csv"):
     (folder / name).write_text(text, encoding="utf-8")
-    excluded = tuple(filter(None, exclude.split(",")))
-    return load("csv", str(folder / name), label, excluded)
+    return load("csv", str(folder / name), label=label, exclude=exclude)
 
 
 def test_it_is_what_its_own_schema_makes_of_it(tmp_path, caplog):

@@ -404,7 +404,7 @@ def test_the_sum_equals_opacus(network):
 @pytest.mark.slow
 def test_a_residual_network_of_torchvision_equals_torch_func():
     torch.manual_seed(0)
-    model = build("torchvision:resnet18", (3, 32, 32), 10, 0, batch_norm="group-norm")
+    model = build("torchvision:resnet18", (3, 32, 32), 10, 1, batch_norm="group-norm")
     size = sum(p.numel() for p in model.parameters())
     generator = torch.Generator().manual_seed(0)
     start = torch.cat([p.detach().flatten() for p in model.parameters()])

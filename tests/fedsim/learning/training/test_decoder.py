@@ -33,7 +33,6 @@ from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import models, pretrained, regression_and_text, tasks
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.layerwise import fallbacks
-from fedsim.learning.training.models import Tuning
 
 LENGTH, SIZE, PAD = 10, 17, 0
 NAMES = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(SIZE - 2))]
@@ -80,8 +79,8 @@ def texts(count=6):
 
 
 def built(directory, rank=0):
-    tuning = Tuning(directory, lora_rank=rank)
-    return models.build("hugging-face", (LENGTH,), 1, 1, tuning=tuning, task="next-token")
+    keys = {"weights": directory, "lora_rank": rank, "task": "next-token"}
+    return models.build("hugging-face", (LENGTH,), 1, **keys)
 
 
 def plain_loss(network, text):

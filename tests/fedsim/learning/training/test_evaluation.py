@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from fedsim.learning.training import evaluation
 from fedsim.learning.training.layerwise import LayerwiseModel
-from fedsim.learning.training.models import Tuning, build, initial_parameters
+from fedsim.learning.training.models import build, initial_parameters
 
 
 @pytest.mark.parametrize("block", [1, 30, 300, 10_000])
@@ -20,7 +20,7 @@ def test_losses_and_predictions_equal_a_loop(name, trained, classes, block, monk
     monkeypatch.setitem(evaluation.BLOCK_SCALARS, "cpu", block * evaluation.OUTPUT_PER_INPUT)
 
     def network():
-        return build(name, (4,), classes, 5, tuning=Tuning(trainable=trained))
+        return build(name, (4,), classes, 5, trainable=trained)
 
     model = network()
     parameters = 3 * initial_parameters(network, 0, range(3))
@@ -50,8 +50,8 @@ def test_no_forward_pass_is_larger_than_a_block(monkeypatch):
         return logits(model, parameters, features)
 
     monkeypatch.setattr(LayerwiseModel, "logits", note)
-    model = build("linear", (4,), 3, 0)
-    parameters = initial_parameters(lambda: build("linear", (4,), 3, 0), 0, range(50))
+    model = build("linear", (4,), 3, 1)
+    parameters = initial_parameters(lambda: build("linear", (4,), 3, 1), 0, range(50))
     evaluation.evaluate(model, parameters, torch.rand(40, 4), torch.zeros(40, dtype=torch.long))
     inputs = 4
     assert all(t * n * inputs * evaluation.OUTPUT_PER_INPUT <= budget for t, n in sizes)

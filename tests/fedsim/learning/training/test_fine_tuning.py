@@ -20,7 +20,6 @@ from fedsim.game import federation
 from fedsim.learning.training import evaluation, pretrained, saved_model, trainable
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.models import (
-    Tuning,
     build,
     initial_parameters,
     parameter_shapes,
@@ -73,7 +72,7 @@ def _attentive():
 
 
 def _perceptron():
-    return build("mlp", (3, 4), 3, 5, tuning=Tuning(trainable="3.bias", lora_rank=2))
+    return build("mlp", (3, 4), 3, 5, trainable="3.bias", lora_rank=2)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +179,7 @@ def _saved(path, *sizes):
 def test_a_classifier_of_another_size_starts_anew_and_says_so(tmp_path, caplog):
     values = _saved(tmp_path / "w", 5, 3)
     with caplog.at_level(logging.WARNING):
-        model = build("mlp", (4,), 7, 5, tuning=Tuning(str(tmp_path / "w")))
+        model = build("mlp", (4,), 7, 5, weights=str(tmp_path / "w"))
     assert torch.equal(model.get_parameter("1.weight"), values["1.weight"])
     assert "'3.weight', '3.bias'" in caplog.text
 
@@ -188,20 +187,19 @@ def test_a_classifier_of_another_size_starts_anew_and_says_so(tmp_path, caplog):
 def test_weights_that_do_not_fit_are_refused_by_name(tmp_path):
     path = tmp_path / "w"
     _saved(path, 5, 3)
-    start = Tuning(str(path))
     with pytest.raises(InputError, match=r"the shapes differ for '1.weight', '1.bias'"):
-        build("mlp", (4,), 3, 6, tuning=start)
+        build("mlp", (4,), 3, 6, weights=str(path))
     with pytest.raises(InputError, match=r"has no '1.weight'.*network has no '0.weight'"):
         save_file({"0.weight": torch.ones(2)}, path)
-        build("mlp", (4,), 3, 5, tuning=start)
+        build("mlp", (4,), 3, 5, weights=str(path))
     with pytest.raises(InputError, match=r"numbers in '1.weight' that are not finite"):
         save_file({"1.weight": torch.tensor([torch.nan])}, path)
-        build("mlp", (4,), 3, 5, tuning=start)
+        build("mlp", (4,), 3, 5, weights=str(path))
     with pytest.raises(InputError, match=r"but model\.weights-sha256 is 00"):
-        build("mlp", (4,), 3, 5, tuning=Tuning(str(path), "0" * 64))
+        build("mlp", (4,), 3, 5, weights=str(path), weights_sha256="0" * 64)
     with pytest.raises(InputError, match="not a safetensors file"):
         path.write_bytes(b"pickle")
-        build("mlp", (4,), 3, 5, tuning=start)
+        build("mlp", (4,), 3, 5, weights=str(path))
 
 
 def test_what_batch_norm_learned_is_kept_by_channel_affine_alone(tmp_path):
@@ -215,26 +213,27 @@ def test_what_batch_norm_learned_is_kept_by_channel_affine_alone(tmp_path):
         "torchvision:mobilenet_v3_small",
         (3, 64, 64),
         4,
-        0,
-        tuning=Tuning(str(tmp_path / "w")),
+        weights=str(tmp_path / "w"),
     )
     with torch.no_grad():
         expected = pretrained_network.eval()(x)
-        torch.testing.assert_close(make("channel-affine")(x), expected, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(
+            make(batch_norm="channel-affine")(x), expected, rtol=1e-3, atol=1e-5
+        )
     with pytest.raises(InputError, match=r"model.batch-norm = \"channel-affine\""):
-        make("group-norm")
+        make(batch_norm="group-norm")
 
 
 def test_patterns_choose_what_is_trained():
-    model = build("mlp", (4,), 3, 5, tuning=Tuning(trainable="3, *.bias"))
+    model = build("mlp", (4,), 3, 5, trainable="3, *.bias")
     assert list(parameter_shapes(model)) == ["1.bias", "3.weight", "3.bias"]
     with pytest.raises(InputError, match=r"model.trainable names 'fc.\*'.*1.weight, 1.bias, 3.w"):
-        build("mlp", (4,), 3, 5, tuning=Tuning(trainable="fc.*"))
+        build("mlp", (4,), 3, 5, trainable="fc.*")
 
 
 def test_a_network_without_a_layer_for_adapters_is_refused():
     with pytest.raises(InputError, match=r"model.lora-rank is 2, but"):
-        build("linear", (4,), 3, 0, tuning=Tuning(trainable="1", lora_rank=2))
+        build("linear", (4,), 3, 1, trainable="1", lora_rank=2)
 
 
 def test_a_file_is_known_by_its_content(tmp_path):

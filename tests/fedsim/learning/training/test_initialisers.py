@@ -9,12 +9,12 @@ from torch import nn
 from adversaries.errors import InputError
 from fedsim.configuration import from_run_config, to_run_config
 from fedsim.configuration.training import DRAWN
-from fedsim.learning.training.models import INITIALISERS, Tuning, build
+from fedsim.learning.training.models import INITIALISERS, build
 
 
 def test_glorots_weights_are_uniform_to_their_limit_and_biases_are_zero():
     torch.manual_seed(3)
-    model = build("mnist-cnn", (1, 28, 28), 10, 0, tuning=Tuning("glorot"))
+    model = build("mnist-cnn", (1, 28, 28), 10, 1, weights="glorot")
     # Of a 3x3 convolution from 1 to 16 channels: 9 inputs and 144 outputs (Keras' convention).
     for layer, limit in ((model[0], math.sqrt(6 / 153)), (model[9], math.sqrt(6 / 410))):
         assert isinstance(layer, nn.Conv2d | nn.Linear)

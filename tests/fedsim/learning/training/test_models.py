@@ -8,15 +8,13 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, key
 from fedsim.learning.training.models import (
     ChannelAffine,
-    Tuning,
     build,
     check_input,
     flatten,
     frozen_parameters,
     initial_parameters,
     parameter_shapes,
-    refuse_batch_statistics,
-    refuse_random_layers,
+    refuse_layers,
     structural_model,
     unflatten,
 )
@@ -25,7 +23,7 @@ from fedsim.learning.training.trainable import train_only
 
 
 def test_the_paper_network_for_mnist_has_6554_parameters():
-    model = build("mnist-cnn", (1, 28, 28), 10, 0)
+    model = build("mnist-cnn", (1, 28, 28), 10, 1)
     assert sum(p.numel() for p in model.parameters()) == 6554
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
@@ -53,7 +51,7 @@ def test_a_first_model_is_what_pytorch_draws_from_its_seed_and_leaves_its_state_
 
 def test_initial_models_differ_between_trials_and_not_with_the_batch():
     def network():
-        return build("linear", (3,), 2, 0)
+        return build("linear", (3,), 2, 1)
 
     together = initial_parameters(network, 5, range(6))
     apart = torch.cat(
@@ -96,14 +94,14 @@ BATCH_NORMS = [
 def test_layers_that_mix_records_are_refused_by_name_with_what_to_type(layer, shape):
     model = nn.Sequential(nn.Flatten(0, 0), layer)
     with pytest.raises(InputError, match=rf"layer '1' is {type(layer).__name__}.*model.batch-norm"):
-        refuse_batch_statistics(model)
+        refuse_layers(model)
 
 
 @pytest.mark.parametrize("kind", ["group-norm", "channel-affine"])
 @pytest.mark.parametrize(("layer", "shape"), BATCH_NORMS)
 def test_a_replacement_keeps_records_apart(layer, shape, kind):
     model = replace_batch_norm(nn.Sequential(nn.Sequential(layer)), kind)
-    refuse_batch_statistics(model)
+    refuse_layers(model)
     assert sum(p.numel() for p in model.parameters()) == 8
     x = torch.randn(shape)
     torch.testing.assert_close(model(x)[:1], model(x[:1]))
@@ -147,15 +145,15 @@ def test_a_channel_affine_is_a_batch_norm_that_has_seen_nothing(spatial):
 )
 def test_layers_that_draw_random_numbers_are_refused_by_name(layer):
     with pytest.raises(InputError, match=rf"layer '1' is {type(layer).__name__}.*random"):
-        refuse_random_layers(nn.Sequential(nn.Linear(2, 2), layer))
+        refuse_layers(nn.Sequential(nn.Linear(2, 2), layer))
 
 
 def test_dropout_with_probability_zero_is_accepted():
-    refuse_random_layers(nn.Sequential(nn.Dropout(0.0), nn.MultiheadAttention(4, 1)))
+    refuse_layers(nn.Sequential(nn.Dropout(0.0), nn.MultiheadAttention(4, 1)))
 
 
 def test_a_network_of_torchvision_is_built_by_name():
-    model = build("torchvision:resnet18", (3, 32, 32), 10, 0, batch_norm="group-norm")
+    model = build("torchvision:resnet18", (3, 32, 32), 10, 1, batch_norm="group-norm")
     # 11 689 512 with 1000 classes (torchvision's page), of which the head's are 513 each.
     assert sum(p.numel() for p in model.parameters()) == 11_689_512 - 990 * 513
     check_input(model, "torchvision:resnet18", (3, 32, 32), 10)
@@ -163,7 +161,7 @@ def test_a_network_of_torchvision_is_built_by_name():
 
 @pytest.mark.parametrize("name", ["squeezenet1_1", "mobilenet_v3_small"])
 def test_networks_of_torchvision_come_without_their_dropout(name):
-    model = build(f"torchvision:{name}", (3, 64, 64), 3, 0, batch_norm="channel-affine")
+    model = build(f"torchvision:{name}", (3, 64, 64), 3, 1, batch_norm="channel-affine")
     x = torch.rand(1, 3, 64, 64)
     assert torch.equal(model(x), model(x))
 
@@ -171,13 +169,13 @@ def test_networks_of_torchvision_come_without_their_dropout(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["efficientnet_b0", "convnext_tiny", "swin_t", "googlenet"])
 def test_other_networks_of_torchvision_draw_no_random_numbers_either(name):
-    model = build(f"torchvision:{name}", (3, 64, 64), 3, 0, batch_norm="group-norm")
+    model = build(f"torchvision:{name}", (3, 64, 64), 3, 1, batch_norm="group-norm")
     check_input(model, name, (3, 64, 64), 3)
 
 
 def test_a_network_of_torchvision_with_batch_norm_is_refused_by_default():
     with pytest.raises(InputError, match=r"layer 'bn1' is BatchNorm2d.*model.batch-norm"):
-        build("torchvision:resnet18", (3, 32, 32), 10, 0)
+        build("torchvision:resnet18", (3, 32, 32), 10, 1)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,7 @@ def test_a_record_that_does_not_fit_is_refused_in_one_line(name, shape, classes,
 @pytest.mark.parametrize("trained", ["3", "3.weight, 3.bias", " 3.bias,3 "])
 def test_other_parameters_are_not_in_the_vector_and_the_same_for_all(trained):
     def network():
-        return build("mlp", (4,), 3, 5, tuning=Tuning(trainable=trained))
+        return build("mlp", (4,), 3, 5, trainable=trained)
 
     model = structural_model(network, 7)
     assert list(parameter_shapes(model)) == ["3.weight", "3.bias"]
@@ -227,7 +225,7 @@ def test_trained_layers_are_named_by_whole_parts():
 )
 def test_what_cannot_be_trained_is_refused(trained, complaint):
     with pytest.raises(InputError, match=complaint):
-        build("mlp", (4,), 3, 5, tuning=Tuning(trainable=trained))
+        build("mlp", (4,), 3, 5, trainable=trained)
 
 
 @pytest.mark.parametrize(
