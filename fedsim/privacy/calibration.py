@@ -115,13 +115,18 @@ def noise_multiplier(
 
 
 def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mechanism]) -> float:
-    """Return the least factor on the noise that satisfies the requirement, never too small."""
+    """Return the least factor on the noise that satisfies the requirement, never too small.
+
+    mechanism: of a factor, for example of a nominal noise multiplier.
+    Raises InputError if no factor satisfies it, or none is needed.
+    """
 
     # The search runs over the logarithm, because noise multipliers span many powers of ten.
     def excess(log_multiplier: float) -> float:
         return requirement.excess(mechanism(math.exp(log_multiplier)))
 
     unit = mechanism(1.0)
+    _check_noise_helps(unit)
     _check_noise_is_needed(requirement, unit)
     # Start where the noise is about the spread of the record's contributions, then double or halve.
     rate = max(group.sampling_rate for group in unit.groups)
@@ -148,22 +153,18 @@ def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mech
     return math.exp(root)
 
 
-def steps(
-    requirement: Requirement,
-    noise_multiplier: float,
-    sampling_rate: float = 1.0,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-    multiple: int = 1,
-) -> int:
-    """Return the most steps that satisfy the requirement, in multiples of a round's steps."""
+def most_rounds(requirement: Requirement, mechanism: Callable[[int], Mechanism]) -> int:
+    """Return the largest number of rounds whose mechanism satisfies the requirement.
+
+    Raises InputError if not even one round does, or more than a mechanism may have.
+    """
+    one = mechanism(1)
+    _check_noise_helps(one)
 
     def satisfied(rounds: int) -> bool:
-        count = rounds * multiple
-        described = Mechanism.alike(noise_multiplier, count, sampling_rate, neighbouring)
-        return requirement.excess(described) <= 0
+        return requirement.excess(mechanism(rounds)) <= 0
 
     if not satisfied(1):
-        one = Mechanism.alike(noise_multiplier, multiple, sampling_rate, neighbouring)
         raise InputError(
             f"not even one round meets {requirement.described}: it allows "
             f"{requirement.reached(one)}; add noise, or give a weaker target"
@@ -171,17 +172,26 @@ def steps(
     low, high = 1, 2
     while satisfied(high):
         low, high = high, 2 * high
-        if high * multiple > MOST_STEPS:
+        if high * one.steps > MOST_STEPS:
             raise InputError(
-                f"more than {low * multiple} steps meet {requirement.described}; give less noise, "
-                "or a stricter target"
+                f"more than {low} rounds meet {requirement.described}; give less noise, or a "
+                "stricter target"
             )
-    # The leak grows with the number of steps, so bisection between the last count that satisfies
+    # The leak grows with the number of rounds, so bisection between the last count that satisfies
     # and the first that does not finds the largest.
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if satisfied(middle) else (low, middle)
-    return low * multiple
+    return low
+
+
+def _check_noise_helps(mechanism: Mechanism) -> None:
+    if mechanism.noiseless:
+        raise InputError(
+            "no noise protects from the server: with central trust it sees each client's sum "
+            "before it adds noise; choose a trust model in which clients add noise, or another "
+            "vantage"
+        )
 
 
 def _check_noise_is_needed(requirement: Requirement, mechanism: Mechanism) -> None:

@@ -187,33 +187,23 @@ def effective_noise_multiplier(
     Raises InputError for a number out of range, or several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
-    return noise_multiplier * share
-
-
-def nominal_noise_multiplier(
-    noise_multiplier: float,
-    trust: Trust,
-    vantage: Vantage,
-    clients: int,
-    local_steps: int = 1,
-    participants: int | None = None,
-    colluders: int = 0,
-    joining_rate: float = 1.0,
-) -> float:
-    """Return the nominal multiplier for an effective one; inverts `effective_noise_multiplier`.
-
-    Raises InputError for a number out of range, or where no noise protects from this vantage point.
-    """
-    check_noise_multiplier(noise_multiplier)
-    share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
-    if share == 0:
-        raise InputError(
-            "no noise protects from the server: with central trust it sees each client's sum "
-            "before it adds noise; choose a trust model in which clients add noise, or another "
-            "vantage"
-        )
-    return noise_multiplier / share
+    if clients < 2:
+        raise InputError(f"the federation has {clients} clients; give at least 2")
+    check_colluders(colluders, clients)
+    present = clients if participants is None else participants
+    if not 1 <= present <= clients:
+        raise InputError(f"{present} of {clients} clients take part; give 1 to {clients}")
+    if local_steps < 1:
+        raise InputError(f"the number of local steps is {local_steps}; give at least 1")
+    if local_steps > 1:
+        if not trust.model.local_steps:
+            raise InputError(
+                f"{local_steps} local steps under {trust.value} trust: each client must add the "
+                "noise itself before its next step; choose trust local, or 1 local step"
+            )
+        return noise_multiplier
+    sources = trust.model.unknown_sources(vantage, present, colluders)
+    return aggregate_noise_multiplier(noise_multiplier, trust, joining_rate * clients, sources)
 
 
 def aggregate_noise_multiplier(
@@ -246,31 +236,3 @@ def check_colluders(colluders: int, clients: int) -> None:
             f"{colluders} of {clients} clients collude with the adversary; give 0 to "
             f"{clients - 2}, because neither the adversary nor the record's client counts as one"
         )
-
-
-def _share(
-    trust: Trust,
-    vantage: Vantage,
-    clients: int,
-    local_steps: int,
-    participants: int | None,
-    colluders: int,
-    joining_rate: float,
-) -> float:
-    if clients < 2:
-        raise InputError(f"the federation has {clients} clients; give at least 2")
-    check_colluders(colluders, clients)
-    present = clients if participants is None else participants
-    if not 1 <= present <= clients:
-        raise InputError(f"{present} of {clients} clients take part; give 1 to {clients}")
-    if local_steps < 1:
-        raise InputError(f"the number of local steps is {local_steps}; give at least 1")
-    if local_steps > 1:
-        if not trust.model.local_steps:
-            raise InputError(
-                f"{local_steps} local steps under {trust.value} trust: each client must add the "
-                "noise itself before its next step; choose trust local, or 1 local step"
-            )
-        return 1.0
-    sources = trust.model.unknown_sources(vantage, present, colluders)
-    return aggregate_noise_multiplier(1.0, trust, joining_rate * clients, sources)

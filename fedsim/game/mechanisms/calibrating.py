@@ -7,12 +7,7 @@ from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.privacy import calibration
 from fedsim.privacy.calibration import Requirement
 from fedsim.privacy.identifiability import epsilon_of_rho_beta
-from fedsim.privacy.mechanism import (
-    Mechanism,
-    Steps,
-    effective_noise_multiplier,
-    nominal_noise_multiplier,
-)
+from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.rule import History
 from fedsim.privacy.releases import Releases
 
@@ -36,41 +31,8 @@ def least_nominal(
 
         # The worst-off client decides.
         if not nominal or requirement.excess(towards_vantage(nominal)) > 0:
-            nominal = _least_nominal(config, requirement, history)
+            nominal = calibration.least_multiplier(requirement, towards_vantage)
     return nominal
-
-
-def _least_nominal(config: Config, requirement: Requirement, history: History) -> float:
-    """Return the least nominal multiplier with which a client's rounds meet a requirement."""
-    federation, steps = config.federation, config.training.local_steps
-
-    def converted(conversion: Callable[..., float], multiplier: float, present: int) -> float:
-        return conversion(
-            multiplier,
-            federation.trust,
-            federation.vantage,
-            federation.clients,
-            steps,
-            present,
-            federation.colluding,
-            config.participation.joining_rate,
-        )
-
-    first, _ = history[0]
-    converted(nominal_noise_multiplier, 1.0, first)  # raises where no noise helps
-    # The search is for the effective multiplier of one kind of round; others are proportional.
-    shares = [converted(effective_noise_multiplier, 1.0, present) for present, _ in history]
-    ratios = [share / shares[0] for share in shares]
-
-    def of_multiplier(multiplier: float) -> Mechanism:
-        groups = (
-            Steps(multiplier * ratio, count * steps, config.participation.rate)
-            for ratio, (_, count) in zip(ratios, history, strict=True)
-        )
-        return Mechanism(tuple(groups), config.privacy.neighbouring)
-
-    effective = calibration.least_multiplier(requirement, of_multiplier)
-    return converted(nominal_noise_multiplier, effective, first)
 
 
 def _requirement(privacy: PrivacyConfig) -> Requirement:

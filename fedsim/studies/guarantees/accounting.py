@@ -81,6 +81,10 @@ class _Subject:
     everything: Releases | None = None
     trainings: int = 1
 
+    @property
+    def releases(self) -> Releases:
+        return self.everything or self.training
+
 
 def account(
     source: Path | None,
@@ -107,37 +111,32 @@ def account(
         InputError: a value is out of range, the mechanism is described twice or not at all, or no
             mechanism meets the limit.
     """
-    usual = Vantage.PARTICIPANT
-    if target.limits:
-        if source is not None:
-            raise InputError(
-                f"'{source}' already sets the noise, and {target.limits[0]} would decide it; drop "
-                "one of them, or set the limit in the configuration"
-            )
-        at, towards = ASSUMED if delta is None else delta, chosen(Vantage, vantage, usual)
-        subject = _Subject(hand.solved(target.requirement(at), towards))
-        bounds = _met(subject.training.towards(towards), at, target)
-        also = _solutions(hand, target, at, towards)
+    if target.limits and source is not None:
+        raise InputError(
+            f"'{source}' already sets the noise, and {target.limits[0]} would decide it; drop one "
+            "of them, or set the limit in the configuration"
+        )
+    found = hand.unknown if target.limits else None
+    given = None if found else _subject(source, hand, changes)
+    config = None if given is None else given.config
+    at = delta if delta is not None else config.privacy.delta if config else ASSUMED
+    usual = config.federation.vantage if config else Vantage.PARTICIPANT
+    towards = chosen(Vantage, vantage, usual)
+    subject = given or _Subject(hand.solved(target.requirement(at), towards))
+    mechanism = subject.releases.towards(towards)
+    if found:
+        bounds, also = _met(mechanism, at, target), _solutions(hand, target, at, towards)
     else:
-        subject = _subject(source, hand, changes)
-        config = subject.config
-        assumed = ASSUMED if config is None else config.privacy.delta
-        at = assumed if delta is None else delta
-        towards = chosen(Vantage, vantage, usual if config is None else config.federation.vantage)
-        releases = subject.everything or subject.training
-        bounds = identifiability.bounds(releases.towards(towards), at)
-        also = _label(subject, at, towards)
-    releases = subject.everything or subject.training
-    document = _document(releases, towards, bounds, target.baseline) | also
-    if subject.config is not None and not subject.config.training.clipping:
+        bounds, also = identifiability.bounds(mechanism, at), _label(subject, at, towards)
+    document = _document(subject.releases, towards, bounds, target.baseline) | also
+    if config is not None and not config.training.clipping:
         document["note"] = UNCLIPPED  # something else than a lack of noise makes epsilon infinite
         for row in (*document["accountants"].values(), *document["to_whom"]):
             if "refusal" not in row:
                 row["note"] = UNCLIPPED
     if halfwidth is not None:
         document["precision"] = _precision(source, subject, towards, halfwidth)
-    found = hand.unknown if target.limits else None
-    return AccountedGuarantees(releases, towards, bounds, document, subject.config, found)
+    return AccountedGuarantees(subject.releases, towards, bounds, document, config, found)
 
 
 def _met(mechanism: Mechanism, delta: float, target: Target) -> Bounds:
@@ -236,31 +235,25 @@ def _subject(source: Path | None, hand: ByHand, keys: Mapping[str, Any]) -> _Sub
 
 def _read(source: Path, keys: Mapping[str, Any]) -> _Subject:
     """Return the mechanism of a run directory, a configuration or a file with [[rounds]]."""
-    if source.is_dir():
-        if keys:
-            raise InputError(
-                f"'{source}' is a run, whose configuration is fixed; leave {next(iter(keys))} out"
-            )
+    is_run = source.is_dir()
+    if not (is_run or source.exists()):
+        raise InputError(f"cannot read '{source}': the file does not exist")
+    by_rounds = not is_run and "rounds" in reading.toml(source)
+    if keys and (is_run or by_rounds):
+        raise InputError(
+            f"'{source}' is no configuration that could change; leave {next(iter(keys))} out"
+        )
+    if by_rounds:
+        return _Subject(described.load(source))
+    if is_run:
         directory = RunDirectory.open(source)
         training, everything = spending.describe_run(directory)
         trainings = spending.trainings(ledger.read(directory)) or directory.config.trials.count
         return _Subject(training, directory.config, everything, trainings)
-    try:
-        tree = reading.toml(source)
-    except FileNotFoundError:
-        raise InputError(f"cannot read '{source}': the file does not exist") from None
-    if "rounds" in tree:
-        if keys:
-            raise InputError(
-                f"'{source}' is no configuration; leave {next(iter(keys))} out, or use the options "
-                "of fedsim account"
-            )
-        return _Subject(described.load(source))
     config = configuration_files.load(source, keys)
     nominal = privacy.noise_multiplier(config)
     everything = spending.describe_everything(config, nominal, [])
-    training = privacy.describe(config, nominal)
-    return _Subject(training, config, everything, config.trials.count)
+    return _Subject(privacy.describe(config, nominal), config, everything, config.trials.count)
 
 
 def _label(subject: _Subject, delta: float, vantage: Vantage) -> Row:

@@ -2,17 +2,13 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from adversaries.errors import InputError
 from fedsim.privacy import calibration, identifiability, risks
 from fedsim.privacy.accounting import accountant as find_accountant
 from fedsim.privacy.calibration import Requirement
-from fedsim.privacy.mechanism import (
-    Neighbouring,
-    effective_noise_multiplier,
-    nominal_noise_multiplier,
-)
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust, Vantage
 
@@ -126,63 +122,51 @@ class ByHand:
         """Return the releases of a mechanism with all its numbers."""
         assert self.noise_multiplier is not None
         assert self.rounds is not None
-        trust, clients, steps, participants, colluders = self._setting
-        rate = 1.0 if self.sampling_rate is None else self.sampling_rate
-        alike = Rounds(self.noise_multiplier, self.rounds, rate, steps, participants)
-        return Releases((alike,), self._relation, trust, clients, colluders=colluders)
+        alike = Rounds(
+            self.noise_multiplier,
+            self.rounds,
+            1.0 if self.sampling_rate is None else self.sampling_rate,
+            1 if self.local_steps is None else self.local_steps,
+            self.participants,
+        )
+        return Releases(
+            (alike,),
+            chosen(Neighbouring, self.neighbouring, Neighbouring.ADD_REMOVE),
+            chosen(Trust, self.trust, Trust.CENTRAL),
+            2 if self.clients is None else self.clients,
+            colluders=self.colluding or 0,
+        )
 
     @property
     def unknown(self) -> Unknown:
         """The number that a limit decides. Raises InputError if none is left out."""
-        if self.noise_multiplier is None and self.rounds is None:
+        if (self.noise_multiplier is None) == (self.rounds is None):
             raise InputError(
-                "give rounds to find the noise, or a noise multiplier to find the rounds"
+                "beside a limit, give rounds to find the noise, or a noise multiplier to find the "
+                "rounds; leave out the limit to state what both guarantee"
             )
-        if self.noise_multiplier is None:
-            return "noise_multiplier"
-        if self.rounds is None:
-            return "rounds"
-        raise InputError(
-            "noise multiplier and rounds are both given beside a limit; leave one out to compute "
-            "it, or leave out the limit to state what they guarantee"
-        )
+        return "rounds" if self.rounds is None else "noise_multiplier"
 
     def solved(self, requirement: Requirement, vantage: Vantage) -> Releases:
         """Return the releases in which the unknown number just meets a requirement.
 
         Raises InputError if no number meets it.
         """
-        unknown, relation = self.unknown, self._relation  # raises where none is left out
-        trust, clients, steps, participants, colluders = self._setting
-        setting = (trust, vantage, clients, steps, participants, colluders)
-        nominal_noise_multiplier(1.0, *setting)  # raises where no noise helps
-        all_steps = steps * (self.rounds or 1)
-        rate = 1.0 if self.sampling_rate is None else self.sampling_rate
-        if unknown == "noise_multiplier":
-            least = calibration.noise_multiplier(requirement, all_steps, rate, relation)
-            nominal = nominal_noise_multiplier(least, *setting)
-            return replace(self, noise_multiplier=nominal).releases()
-        assert self.noise_multiplier is not None
-        effective = effective_noise_multiplier(self.noise_multiplier, *setting)
-        most = calibration.steps(requirement, effective, rate, relation, steps)
-        return replace(self, rounds=most // steps).releases()
+
+        def with_number(number: float) -> "ByHand":
+            known: dict[str, Any] = {self.unknown: number}
+            return replace(self, **known)
+
+        def mechanism(number: float) -> Mechanism:
+            return with_number(number).releases().towards(vantage)
+
+        if self.unknown == "noise_multiplier":
+            found: float = calibration.least_multiplier(requirement, mechanism)
+        else:
+            found = calibration.most_rounds(requirement, mechanism)
+        return with_number(found).releases()
 
     def named(self) -> list[str]:
         """Return the names of the given numbers, without those that may be supposed of a source."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         return [name.replace("_", " ") for name in given if name not in ("trust", "colluding")]
-
-    @property
-    def _relation(self) -> Neighbouring:
-        return chosen(Neighbouring, self.neighbouring, Neighbouring.ADD_REMOVE)
-
-    @property
-    def _setting(self) -> tuple[Trust, int, int, int | None, int]:
-        """Trust, clients, local steps, participants and colluders."""
-        return (
-            chosen(Trust, self.trust, Trust.CENTRAL),
-            2 if self.clients is None else self.clients,
-            1 if self.local_steps is None else self.local_steps,
-            self.participants,
-            self.colluding or 0,
-        )

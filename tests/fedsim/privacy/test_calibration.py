@@ -149,16 +149,12 @@ def test_noise_for_a_bound_on_the_advantage_just_meets_it(q):
 @pytest.mark.parametrize("q", [0.05, 1.0])
 @pytest.mark.parametrize("requirement", [epsilon_at_most(1.0, 1e-5), advantage_at_most(0.2)])
 def test_one_step_more_than_the_most_is_too_many(requirement, q):
-    found = calibration.steps(requirement, 9.0 if q == 1 else 1.5, q)
+    def rounds(count):
+        return Mechanism.alike(9.0 if q == 1 else 1.5, count, q)
+
+    found = calibration.most_rounds(requirement, rounds)
     for count, satisfied in ((found, True), (found + 1, False)):
-        mechanism = Mechanism.alike(9.0 if q == 1 else 1.5, count, q)
-        assert (requirement.excess(mechanism) <= 0) == satisfied
-
-
-def test_steps_come_in_rounds_of_local_steps():
-    requirement = epsilon_at_most(1.0, 1e-5)
-    alone, grouped = (calibration.steps(requirement, 9.0, multiple=n) for n in (1, 4))
-    assert grouped == alone // 4 * 4
+        assert (requirement.excess(rounds(count)) <= 0) == satisfied
 
 
 @pytest.mark.slow
@@ -170,11 +166,15 @@ def test_a_delta_at_the_resolution_of_the_loss_distribution_is_no_plateau():
     )
 
 
+def most(requirement, noise):
+    return calibration.most_rounds(requirement, lambda count: Mechanism.alike(noise, count))
+
+
 @pytest.mark.parametrize(
     ("search", "complaint"),
     [
-        (lambda: calibration.steps(epsilon_at_most(0.1, 1e-5), 1.0), "not even one round"),
-        (lambda: calibration.steps(advantage_at_most(0.9), 1e9), "give less noise"),
+        (lambda: most(epsilon_at_most(0.1, 1e-5), 1.0), "not even one round"),
+        (lambda: most(advantage_at_most(0.9), 1e9), "give less noise"),
         (
             lambda: calibration.noise_multiplier(advantage_at_most(0.5), 10, 0.01),
             "no noise is needed",

@@ -3,17 +3,16 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from adversaries.errors import InputError
+from fedsim.privacy.calibration import advantage_at_most, least_multiplier
 from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
     effective_noise_multiplier,
-    nominal_noise_multiplier,
     sensitivity,
 )
+from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust, Vantage
 
 
@@ -74,24 +73,12 @@ def test_neither_the_adversary_nor_the_records_client_is_a_colluder(colluders):
         effective_noise_multiplier(1.0, Trust.LOCAL, Vantage.PARTICIPANT, 5, colluders=colluders)
 
 
-@given(
-    st.floats(1e-6, 1e6),
-    st.sampled_from(Trust),
-    st.sampled_from([Vantage.PARTICIPANT, Vantage.RELEASED_MODEL]),
-    st.integers(2, 10_000),
-    st.data(),
-)
-def test_nominal_and_effective_multipliers_are_inverse(multiplier, trust, vantage, clients, data):
-    colluders = data.draw(st.integers(0, clients - 2))
-    missing = data.draw(st.integers(0, clients - 2 - colluders))
-    setting = (trust, vantage, clients, 1, clients - missing, colluders)
-    nominal = nominal_noise_multiplier(multiplier, *setting)
-    assert effective_noise_multiplier(nominal, *setting) == pytest.approx(multiplier)
-
-
 def test_no_noise_helps_against_a_server_that_sees_clean_sums():
+    def faced(noise):
+        return Releases((Rounds(noise),), clients=5).towards(Vantage.SERVER)
+
     with pytest.raises(InputError, match="no noise protects from the server"):
-        nominal_noise_multiplier(1.0, Trust.CENTRAL, Vantage.SERVER, 5)
+        least_multiplier(advantage_at_most(0.5), faced)
 
 
 @pytest.mark.parametrize("clients", [-1, 0, 1])
@@ -103,7 +90,6 @@ def test_a_federation_has_at_least_two_clients(clients):
 @pytest.mark.parametrize("vantage", Vantage)
 def test_local_steps_are_hidden_by_the_clients_own_noise_alone(vantage):
     assert effective_noise_multiplier(2.0, Trust.LOCAL, vantage, 5, local_steps=3) == 2.0
-    assert nominal_noise_multiplier(2.0, Trust.LOCAL, vantage, 5, local_steps=3) == 2.0
 
 
 @pytest.mark.parametrize("trust", [Trust.CENTRAL, Trust.DISTRIBUTED])
@@ -115,7 +101,7 @@ def test_local_steps_need_clients_that_add_their_own_noise(trust):
 @pytest.mark.parametrize("local_steps", [0, -2])
 def test_a_client_takes_at_least_one_step_in_a_round(local_steps):
     with pytest.raises(InputError, match="number of local steps"):
-        nominal_noise_multiplier(2.0, Trust.LOCAL, Vantage.SERVER, 5, local_steps)
+        effective_noise_multiplier(2.0, Trust.LOCAL, Vantage.SERVER, 5, local_steps)
 
 
 def test_signal_to_noise_grows_with_the_root_of_the_steps():
