@@ -22,7 +22,8 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app import game, loading, records, rules
-from fedsim.audits.app.facts import App, AppFacts
+from fedsim.audits.app.execution import AuditedApp
+from fedsim.audits.app.facts import AppFacts
 from fedsim.audits.app.game import Observed
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding
@@ -73,7 +74,7 @@ AppReport = AuditReport[AppDetails]
 
 
 def audit(
-    audited: App,
+    audited: AuditedApp,
     *,
     trials: int,
     seed: int,
@@ -245,7 +246,7 @@ def audit_directory(
     module, order = "fedsim.audits.app.execution", (app, clients, overrides)
     with started(module, "app", time_limit, *order, log=log) as channel:
         return audit(
-            channel.served(App),
+            channel.served(AuditedApp),
             trials=trials,
             seed=seed,
             claim=claim,

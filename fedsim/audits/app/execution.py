@@ -13,6 +13,7 @@ import contextlib
 import copy
 import io
 import logging
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -26,7 +27,6 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
-from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
@@ -75,34 +75,40 @@ MOST_QUESTIONS = 8
 
 
 class AuditedApp:
-    def __init__(self, clients: int) -> None:
-        self.clients = clients
+    """An app that can run many times; every run sets all seeds."""
+
+    def __init__(self, app: FlowerApp, clients: int) -> None:
+        self.app, self._clients = app, clients
         self._templates: dict[tuple[str, int], RecordDict] = {}
         self._watch = ClientWatch()
-        self._app: FlowerApp
         self._run: _Run
 
     @property
     def name(self) -> str:
-        return self._app.name
+        return self.app.name
+
+    @property
+    def clients(self) -> int:
+        return self._clients
 
     def honest(self, seed: int) -> HonestRun:
+        """Run the app as it is."""
         facts = self._played(seed, None).facts()
         return HonestRun(facts, self._steps.runs())
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
-        return self._played(seed, script).scored(script)
+        """Run the app with updates by a script, and return its rounds."""
+        return self._played(seed, script).scored()
 
     def _played(self, seed: int, script: Script | None) -> "_Run":
-        run = self._run = _Run(script, self._app)
+        run = self._run = _Run(self, script)
         self._steps = ClientSteps(self._watch)
-        grid = _AuditGrid(self, run, self._app)
-        context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
+        context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self.app.run_config))
         channel.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
-            with _hooks(run, grid), without_older_stack(), quiet, _without_logs():
-                self._app.server_app(grid, context)
+            with _hooks(run), without_older_stack(), quiet, _without_logs():
+                self.app.server_app(run, context)
         except (AppFailedError, InputError):
             raise
         # SystemExit too: an app that ends the process would end the audit without a verdict.
@@ -121,54 +127,66 @@ class AuditedApp:
             return call_next(message, context)
         if script is None:
             reply = self._steps.trained(partition, message, lambda: call_next(message, context))
-            if not reply.has_error():
-                self._templates[kind, partition] = copy.deepcopy(reply.content)
+            self.keep(kind, partition, reply)
             return reply
-        template = self._template(kind, partition)
+        template = self.template(kind, partition)
         if template is None:
             raise AppFailedError("no client replied in the honest run")
         return Message(scripted(template, message, script, partition), reply_to=message)
 
-    def _template(self, kind: str, partition: int) -> RecordDict | None:
+    def keep(self, kind: str, partition: int, reply: Message) -> None:
+        """Keep the reply of an honest run to a message of this kind."""
+        if not reply.has_error():
+            self._templates[kind, partition] = copy.deepcopy(reply.content)
+
+    def template(self, kind: str, partition: int) -> RecordDict | None:
         """Return a copy of the honest run's reply to a message; None without one.
 
         A client that had no such message in the honest run answers like one that had.
         """
         usable = {key[1]: each for key, each in self._templates.items() if key[0] == kind}
-        found = usable.get(partition, next(iter(usable.values()), None))
-        return copy.deepcopy(found)
-
-    def remembered(self, message: Message, context: Context) -> Message | None:
-        """Return the honest run's reply to a message that is not training; None without one.
-
-        Only the type of the message counts: the metrics need not be those of this model.
-        """
-        content = self._template(message.metadata.message_type, _partition(context))
-        return None if content is None else Message(content, reply_to=message)
-
-    def remember(self, message: Message, context: Context, reply: Message) -> None:
-        kind = message.metadata.message_type
-        if not kind.startswith("train") and not reply.has_error():
-            self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
+        return copy.deepcopy(usable.get(partition, next(iter(usable.values()), None)))
 
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    audited = AuditedApp(clients)
-    with loaded(directory, overrides, audited.train) as app:
-        audited._app = app
+    def innermost(message: Message, context: Context, call_next: Train) -> Message:
+        return audited.train(message, context, call_next)
+
+    with loaded(directory, overrides, innermost) as app:
+        audited = AuditedApp(app, clients)
         try:
             yield audited
         finally:
             unwrap()
 
 
-class _AuditGrid(InProcessGrid):
-    def __init__(self, audited: AuditedApp, recorder: "_Run", app: FlowerApp) -> None:
-        super().__init__(app.client_app, audited.clients, app.run_config)
-        self._audited, self._recorder = audited, recorder
-        self._asked = 0
-        self.in_client = False
+class _Watch(RoundSink):
+    """Takes a run's rounds from the recorders of its strategies; an error ends the run."""
+
+    def guarded(self) -> Any:
+        return contextlib.nullcontext()
+
+
+class _Run(InProcessGrid):
+    """One run, and what was observed in it: the grid through which the server asks the clients."""
+
+    def __init__(self, audited: AuditedApp, script: Script | None) -> None:
+        super().__init__(audited.app.client_app, audited.clients, audited.app.run_config)
+        self._audited, self.script = audited, script
+        self.statement: Statement | None = None
+        self.seeded = self.in_client = False
+        self._asked, self._answered = 0, False
+        self._failed = ""  # first failure of a client
+        self._recorders: list[tuple[Strategy, ServerRecorder]] = []
+        self._strategies: list[Strategy] = []  # of each round
+        self._mechanisms: list[Mapping[str, Any]] = []  # of each round
+        self._participants: list[int] = []
+        self._weights: dict[int, float] = {}  # as each client stated it last
+        self._notes = Notes()
+        self._server = ServerRounds(self._notes)
+        self._along: list[float] = []  # each sent model along the script, and the last release
+        self._messages: list[tuple[float, float]] = []
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of all nodes. A strategy that keeps asking waits for more clients."""
@@ -181,62 +199,33 @@ class _AuditGrid(InProcessGrid):
         return super().get_node_ids()
 
     def execute(self, message: Message) -> Message:
-        context = self.contexts[message.metadata.dst_node_id]
-        self._asked = 0
-        training = message.metadata.message_type.startswith("train")
-        if self._recorder.script is not None and not training:
-            reply = self._audited.remembered(message, context)
-            if reply is not None:
-                return reply
+        partition = _partition(self.contexts[message.metadata.dst_node_id])
+        kind, self._asked = message.metadata.message_type, 0
+        training = kind.startswith("train")
+        # Only the type of the message counts: the metrics need not be those of this model.
+        asked = self.script is not None and not training
+        if asked and (known := self._audited.template(kind, partition)) is not None:
+            return Message(known, reply_to=message)
         self.in_client = True
         try:
             reply = super().execute(message)
         finally:
             self.in_client = False
-        self._recorder.answered(message, _partition(context), reply)
-        if not training and self._recorder.script is None:
-            self._audited.remember(message, context, reply)
+        self._answered = True
+        if reply.has_error():
+            self._failed = self._failed or f"client {partition} failed: {reply.error.reason}"
+            if training:
+                raise AppFailedError(self._failed)
+        elif training:
+            model_of(reply.content)
+            if not any(map(floating, model_of(message.content).values())):
+                raise InputError(NO_NUMBERS)
+        elif self.script is None:
+            self._audited.keep(kind, partition, reply)
         return reply
 
-
-class _Watch(RoundSink):
-    """Takes a run's rounds from the recorders of its strategies; an error ends the run."""
-
-    def guarded(self) -> Any:
-        return contextlib.nullcontext()
-
-
-class _Run:
-    def __init__(self, script: Script | None, app: FlowerApp) -> None:
-        self.script, self._app = script, app
-        self.statement: Statement | None = None
-        self.seeded = False
-        self._answered, self._failed = False, ""  # `_failed`: first failure of a client
-        self._recorders: list[tuple[Strategy, ServerRecorder]] = []
-        self._strategies: list[Strategy] = []  # of each round
-        self._rounds: list[AppRound] = []
-        self._sent: Floats = np.empty(0)
-        self._released: Floats = np.empty(0)
-        self._notes = Notes()
-        self._server = ServerRounds(self._notes)
-        self._mechanisms: list[Mapping[str, Any]] = []  # of each round
-        self._participants: list[int] = []
-        self._weights: dict[int, float] = {}  # as each client stated it last
-
-    def answered(self, message: Message, partition: int, reply: Message) -> None:
-        self._answered = True
-        if reply.has_error() and not self._failed:
-            self._failed = f"client {partition} failed: {reply.error.reason}"
-        if not message.metadata.message_type.startswith("train"):
-            return
-        if reply.has_error():
-            raise AppFailedError(self._failed)
-        model_of(reply.content)
-        if not any(map(floating, model_of(message.content).values())):
-            raise InputError(NO_NUMBERS)
-
     def failure(self, error: BaseException) -> Exception:
-        if self._answered and not self._app.trains:  # why it failed does not matter
+        if self._answered and not self._audited.app.trains:  # why it failed does not matter
             return InputError(UNTRAINED)
         before = f"; before that, {self._failed}" if self._failed else ""
         return AppFailedError(f"the app failed: {type(error).__name__}: {error}{before}")
@@ -258,14 +247,12 @@ class _Run:
         if observed.aggregate is None:
             raise AppFailedError(f"round {observed.round} was skipped: nothing was aggregated")
         self._strategies.append(strategy)
-        self._mechanisms.append(observed.mechanism)
-        self._rounds.append(AppRound())
         if self.script is not None:
             self._score(observed, self.script)
             return
+        self._mechanisms.append(observed.mechanism)
         # Rounds are counted on where the app starts its strategy again.
-        self._server.observe(replace(observed, round=len(self._rounds)))
-        self._sent = vector(observed.model)
+        self._server.observe(replace(observed, round=len(self._strategies)))
         self._participants.append(len(observed.replies))
         self._weights |= {
             node - FIRST_NODE: reply.num_examples
@@ -275,40 +262,29 @@ class _Run:
 
     def _score(self, observed: ObservedRound, script: Script) -> None:
         """Note how far models and the target's message moved along the script's direction."""
-        assert observed.aggregate is not None
         layout, sent = Layout.of(observed.model), vector(observed.model)
-        if len(self._rounds) > 1:
-            self._moved(-2, sent, script)
-        released = layout.vector(observed.aggregate)
+        released = layout.vector(observed.aggregate or {})
         if released is None:
             raise AppFailedError("the released model has other shapes than the one that was sent")
-        self._sent, self._released = sent, released
+        unit = direction(script.seed, sent.size)
+        self._along[-1:] = [float(unit @ sent), float(unit @ released)]
         reply = observed.replies.get(FIRST_NODE + script.target)
         message = None if reply is None else layout.vector(reply.arrays)
-        if message is not None:
-            change = message - sent
-            along = float(change @ direction(script.seed, change.size))
-            norm = float(np.linalg.norm(change))
-            self._rounds[-1] = replace(self._rounds[-1], message_shift=along, message_norm=norm)
-
-    def _moved(self, place: int, model: Floats, script: Script) -> None:
-        """Note the model that followed a round."""
-        shift = float((model - self._sent) @ direction(script.seed, model.size))
-        self._rounds[place] = replace(self._rounds[place], model_shift=shift)
+        change = np.full(1, np.nan) if message is None else message - sent
+        along = math.nan if message is None else float(unit @ change)
+        self._messages.append((along, float(np.linalg.norm(change))))
 
     def check(self) -> None:
         """Raise an error if the run trained nothing, or by several strategies."""
-        if self._failed and not self._rounds and self._app.trains:
+        if self._failed and not self._strategies and self._audited.app.trains:
             raise AppFailedError(self._failed)
-        if not self._rounds:
-            raise InputError(UNTRAINED)
         different = dict.fromkeys(map(names, self._strategies))
-        if len(different) > 1:
-            raise InputError(SEVERAL.format(", then ".join(different)))
+        if len(different) != 1:
+            raise InputError(SEVERAL.format(", then ".join(different)) if different else UNTRAINED)
 
-    def scored(self, script: Script) -> tuple[AppRound, ...]:
-        self._moved(-1, self._released, script)
-        return tuple(self._rounds)
+    def scored(self) -> tuple[AppRound, ...]:
+        pairs = zip(np.diff(self._along).tolist(), self._messages, strict=True)
+        return tuple(AppRound(shift, *message) for shift, message in pairs)
 
     def facts(self) -> AppFacts:
         """Return what an honest run shows; the findings are those of a recorded server."""
@@ -318,7 +294,7 @@ class _Run:
         claimed = release is not None and all(release.claimed_std)
         multipliers = () if measured.unmeasured else self._multipliers()
         return AppFacts(
-            rounds=len(self._rounds),
+            rounds=len(self._strategies),
             strategies=names(self._strategies[-1]),
             multipliers=multipliers,
             clipping_norm=float(self._mechanisms[0].get("clipping_norm", 0.0)),
@@ -358,7 +334,7 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _hooks(recorder: _Run, grid: _AuditGrid) -> Iterator[None]:
+def _hooks(recorder: _Run) -> Iterator[None]:
     answer = RdpAccountant.get_privacy_spent
 
     def spent(self: RdpAccountant, delta: float | None = None) -> Any:
@@ -368,7 +344,7 @@ def _hooks(recorder: _Run, grid: _AuditGrid) -> Iterator[None]:
 
     def noted(set_generator: Any) -> Any:
         def observed(*arguments: Any, **names: Any) -> None:
-            recorder.seeded = recorder.seeded or not grid.in_client
+            recorder.seeded = recorder.seeded or not recorder.in_client
             set_generator(*arguments, **names)
 
         return observed

@@ -6,7 +6,6 @@ The audit requests one run after another and gets measurements back. It computes
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
@@ -118,22 +117,6 @@ class HonestRun:
 
     facts: AppFacts
     clients: dict[int, ClientRun]
-
-
-class App(Protocol):
-    """An app that can run many times, in this process or another; every run sets all seeds."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def clients(self) -> int: ...
-
-    def honest(self, seed: int) -> HonestRun:
-        """Run the app as it is."""
-
-    def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
-        """Run the app with updates by a script, and return its rounds."""
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from adversaries.arrays import Bools, Floats
-from fedsim.audits.app.facts import UNBOUNDED_WEIGHT, App, AppFacts, ClientRun, Script
+from fedsim.audits.app.execution import AuditedApp
+from fedsim.audits.app.facts import UNBOUNDED_WEIGHT, AppFacts, ClientRun, Script
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -55,7 +56,7 @@ class Observed:
         return self.facts.bare and not self.added
 
 
-def observe(audited: App, seed: int) -> Observed:
+def observe(audited: AuditedApp, seed: int) -> Observed:
     """Return what an honest run and one with a huge update show.
 
     Where clients take steps of Opacus, a second honest run shows whether the noise follows a seed.
@@ -77,7 +78,7 @@ def observe(audited: App, seed: int) -> Observed:
 
 
 def play(
-    audited: App,
+    audited: AuditedApp,
     facts: AppFacts,
     neighbouring: Neighbouring,
     trials: int,

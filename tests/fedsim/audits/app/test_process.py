@@ -10,7 +10,6 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app import execution
-from fedsim.audits.app.facts import App
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, started
 
@@ -21,7 +20,7 @@ APP = Path(__file__).parents[3] / "apps" / "dp_app"
 def opened(directory, clients, overrides, time_limit, log=None):
     order = directory, clients, overrides
     with started("fedsim.audits.app.execution", "app", time_limit, *order, log=log) as channel:
-        yield channel.served(App)
+        yield channel.served(execution.AuditedApp)
 
 
 def write_app(directory, *statements):
