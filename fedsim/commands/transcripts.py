@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from adversaries.errors import InputError
 from fedsim import auditors_transcript
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.live.live_rounds import Look
+from fedsim.audits.live.live_audit import Look
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.commands import following
 from fedsim.commands.answer import Answer, of_audit

@@ -20,8 +20,7 @@ from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.report import AuditReport, concluded
-from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import CanaryFindings, Look
+from fedsim.audits.live.live_audit import CanaryFindings, LiveAudit, Look
 from fedsim.audits.results.conditions import LIVE
 from fedsim.audits.results.rows import Limit, Noise, Row
 from fedsim.audits.results.view import View

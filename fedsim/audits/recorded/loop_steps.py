@@ -17,14 +17,16 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import NoiseLevel, Reducer
 from fedsim.audits.recorded.releases import (
+    DITHER_SEED,
     Asked,
     MeasuredRounds,
+    NoiseLevel,
     Notes,
-    ReleaseReport,
-    noise_measured,
+    believable,
+    measured,
+    noise_findings,
+    reduced,
     released,
 )
 from fedsim.audits.results.view import View
@@ -42,9 +44,6 @@ from fedsim.privacy.identifiability import rho_alpha
 
 GRID = 0.01
 """Share of a sampled epsilon that the accountant's grid may have added; proofs leave it out."""
-
-MOST_COMPARED = 4000
-"""Most steps whose noise is compared with each other's: the first ones."""
 
 NO_SUM = "no clipped sum was recorded; without it, the audit cannot separate noise from gradients"
 NO_STEP = "no step was recorded; there is nothing to audit"
@@ -67,13 +66,12 @@ UNTESTED = (
     "records were not recorded, or too few were recorded to exclude one fixed size; record more "
     "steps, or call the recorder on the Opacus engine before make_private"
 )
-COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that repeats"
 
 
 class LoopSteps:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._reducer = Reducer()
+        self._random = np.random.default_rng(DITHER_SEED)
         self._steps: list[Step] = []
         self._releases: list[Release] = []
         self._unsummed = False
@@ -91,7 +89,7 @@ class LoopSteps:
             return
         layout = Layout.of(observed.aggregate or {})
         after, total = (layout.vector(arrays) for arrays in (observed.aggregate or {}, summed))
-        if not layout.shapes or not noise_level.believable(after, total):
+        if not layout.shapes or not believable(after, total):
             self._notes.add("alarm", BAD_STEP, place)
             return
         assert after is not None and total is not None  # `believable` refuses None
@@ -109,18 +107,15 @@ class LoopSteps:
             findings.append(Finding(why, severity="caution"))
             view = View(observer=LOOP, detects=None, note=why)
             return MeasuredRounds(views=[view], unmeasured=why, unit=unit)
-        level = noise_level.measured(self._releases, options.confidence)
-        findings += noise_level.findings_of(level)
-        compared = self._releases[:MOST_COMPARED]
-        if not any(release.noiseless for release in self._releases):
-            findings += noise_level.shape_findings(compared, level.stds()[:MOST_COMPARED])
-            findings += _repeated(level)
-            if len(compared) < len(self._releases):
-                findings.append(Finding(COMPARED, severity="note"))
+        level = measured(self._releases, options.confidence)
+        findings += [*noise_findings(level), *_repeated(level)]
         amplified = all(step.sample_rate for step in self._steps) and not broken(seen, "sampler")
         doubts = [UNTESTED] * (amplified and not batches.tested(self._steps))
         findings += [Finding(each, severity="caution") for each in doubts]
-        found = self._measured(level, _Account(seen, options.delta, amplified), options)
+        account = _Account(seen, options.delta, amplified)
+        limits = account.limits(self._multipliers(level.least_stds()))
+        at_least = account.at_least(self._multipliers(level.most_stds(together=True)))
+        found = released(LOOP, level, limits, at_least, options, amplified=amplified)
         return replace(found, unit=unit, doubts=[*doubts, *found.doubts])
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
@@ -131,14 +126,7 @@ class LoopSteps:
         parts = {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)}
         # Noise and division round in the gradient's precision.
         rounded = layout, layout.units(mean, after), 3.0
-        return self._reducer.reduced(step.place, after - mean, parts, *rounded, norm, std)
-
-    def _measured(self, level: NoiseLevel, account: "_Account", options: Asked) -> MeasuredRounds:
-        limits = account.limits(self._multipliers(level.least_stds()))
-        at_least = account.at_least(self._multipliers(level.most_stds(together=True)))
-        noise = noise_measured(level, options.confidence)
-        release = ReleaseReport(**noise, amplified=account.amplified)
-        return released(LOOP, release, level, limits, at_least, options)
+        return reduced(self._random, step.place, after - mean, parts, *rounded, norm, std)
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:
         """Return every step's noise over one record's largest change."""
@@ -152,7 +140,7 @@ def _repeated(level: NoiseLevel) -> list[Finding]:
     """Return whether noise is used again, in other places too, or is uneven from step to step."""
     releases = level.releases
     clear = len(noisy_means.clear_of_rounding(releases)) == len(releases)
-    if not clear or not all(one.claimed_std for one in releases):
+    if not clear or not all(one.claimed_std and not one.noiseless for one in releases):
         return []
     pairs = list(zip(releases, level.scales, strict=True))
     parts = [release.fingerprint[:LONGEST_NOISE] / scale for release, scale in pairs]

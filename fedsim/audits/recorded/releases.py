@@ -1,4 +1,7 @@
-"""What the releases of a recorded run reveal of each client, under their measured noise."""
+"""What the releases of a recorded run reveal of each client, under their measured noise.
+
+The noise of a Gaussian mechanism is independent, normal, and of one size in every parameter.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,16 +11,298 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
-from adversaries.attacks.noisy_means import Release
+from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import Interval
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import NoiseLevel
-from fedsim.audits.results.rows import Limit, Noise, Source
+from fedsim.audits.results.rows import Limit, Noise
 from fedsim.audits.results.view import View
+from fedsim.audits.run import detectable
 from fedsim.audits.steps.step import number
+from fedsim.federation.transcripts.layout import Layout
+
+LARGEST = 1e30
+DITHER_SEED = 0x7EA1, 0, 1
+MOST_COMPARED = 4000
+"""Most rounds whose noise is compared with each other's: the first ones."""
+
+
+def believable(*vectors: Floats | None) -> bool:
+    """Return whether all vectors exist, with numbers whose squares do not overflow."""
+    return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
+
+
+def reduced(
+    random: np.random.Generator,
+    round: int,
+    noise: Floats,
+    contributions: dict[int, Contribution],
+    layout: Layout,
+    units: Floats,
+    times: float,
+    clipping_norm: float | None,
+    std: float | None,
+) -> Release:
+    """Return what an audit keeps of a round.
+
+    Args:
+        random: dithers the fingerprint by uniform noise over one unit in the last place, since
+            noise held in a model is discrete.
+        noise: what is left of the release without the mean, [P].
+        units: unit in the last place of each parameter, [P].
+        times: number of roundings of each; partial sums count as parts of one.
+        clipping_norm: largest L2 norm of an update; None where no clipping is known.
+        std: of the noise, as configured; None where it is unknown.
+    """
+
+    def rounding(part: slice) -> float:
+        # An error is uniform up to half a unit, with standard deviation 1/sqrt(12).
+        each = units[part]
+        return math.sqrt(times * float(each @ each) / 12 / max(1, each.size))
+
+    first = slice(FINGERPRINT)
+    dither = units[first] * random.uniform(-0.5, 0.5, units[first].size)
+    return Release(
+        round=round,
+        size=noise.size,
+        claimed_std=std,
+        energy=float(noise @ noise),
+        rounding=rounding(slice(None)),
+        clipping_norm=clipping_norm,
+        contributions=contributions,
+        by_array={
+            name: (noise[part].size, float(noise[part] @ noise[part]), rounding(part))
+            for name, part in layout.slices().items()
+        },
+        fingerprint=(noise[first] + dither).astype(np.float32),
+        fingerprint_rounding=rounding(first),
+    )
+
+
+HIDDEN = (
+    "rounding hides the noise: the configured noise is no larger than the rounding errors of a "
+    "model in this precision. The audit cannot tell whether it was added"
+)
+NO_NOISE = (
+    "no noise{}: only rounding errors remain. For updates as they were sent, epsilon is infinite "
+    "and the belief certain; noise that clients add before they send is not visible here"
+)
+SOME_LESS = (
+    "some rounds have less noise than configured: the worst has {:.4g} to {:.4g} times the "
+    f"configured standard deviation ({ALARM_CONFIDENCE:.2%} confidence, for all rounds together). "
+    "More noise in other rounds does not make up for it"
+)
+OTHER_LEVEL = (
+    "the noise is {} than configured: {:.4g} to {:.4g} times the configured standard deviation "
+    f"({ALARM_CONFIDENCE:.2%} confidence)"
+)
+RULE, MEND = "realised-noise", "look for code that scales, rounds or replaces the noise"
+
+REPEATED = (
+    "the noise of round {} repeats that of round {} (such pairs: {}): their difference has no "
+    "noise. A random seed that is set again in every round would explain this"
+)
+COMPARED = f"only the first {MOST_COMPARED} rounds were searched for noise that repeats"
+SHAPE_UNSEEN = (
+    "whether the noise is Gaussian was not tested{}: it is too close to the rounding errors, "
+    "which are not Gaussian"
+)
+NOT_GAUSSIAN = "the noise is not Gaussian (Kolmogorov-Smirnov p = {:.2g})"
+OTHER_ARRAY = (
+    "array '{}' has {:.3g} to {:.3g} times the noise of the whole model: it is noised or clipped "
+    "differently"
+)
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """Noise over its scale: the configured noise, or 1 where some round has none configured.
+
+    Attributes:
+        verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
+        point: best estimate of all rounds together; `shown`: its interval in the report.
+        sure: the same at the confidence of an alarm.
+        sure_rounds: interval of each round; all hold together at the confidence of an alarm.
+    """
+
+    releases: Sequence[Release]
+    verdict: str
+    scales: Sequence[float]
+    point: float
+    shown: Interval
+    sure: Interval
+    sure_rounds: Sequence[Interval]
+
+    @property
+    def alike(self) -> bool:
+        """Whether all rounds are consistent with one multiple of their scales."""
+        return all(one.low <= self.point <= one.high for one in self.sure_rounds)
+
+    def stds(self) -> list[float]:
+        """Return the noise of each round: of one level, unless rounds surely differ from it."""
+        if self.alike or self.verdict == "hidden":
+            return [self.point * scale for scale in self.scales]
+        return [release.left_over for release in self.releases]
+
+    def known_stds(self) -> list[float]:
+        """Return the noise that beliefs use: an uncontradicted claim, else the measured noise.
+
+        The claim is more exact than the measurement.
+        """
+        hidden = self.verdict == "hidden"
+        known = list(self.scales) if hidden or self.verdict == "as claimed" else self.stds()
+        pairs = zip(self.releases, known, strict=True)
+        return [0.0 if release.noiseless and not hidden else std for release, std in pairs]
+
+    def most_stds(self, *, together: bool) -> list[float]:
+        """Return noise that rounds surely do not exceed, as far as their privacy is concerned.
+
+        together: judge rounds of one level together. If the noise of equal steps is uneven after
+            all, it protects less than even noise of the same mean square, since 1/s^2 is convex.
+        """
+        pooled = together and self.alike
+        ends = [self.sure.high if pooled else one.high for one in self.sure_rounds]
+        return [end * scale for end, scale in zip(ends, self.scales, strict=True)]
+
+    def least_stds(self) -> list[float]:
+        """Return the noise of each round that may support a claim.
+
+        It is the configured noise if that is not contradicted, or else the noise that this round
+        surely has. More noise than configured supports nothing: a server's learning rate also
+        enlarges the updates.
+        """
+        if self.verdict in ("as claimed", "more"):
+            return list(self.scales)
+        most = math.inf if self.verdict == "unclaimed" else 1.0
+        pairs = zip(self.sure_rounds, self.scales, strict=True)
+        return [min(one.low, most) * scale for one, scale in pairs]
+
+
+def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
+    claims = [release.claimed_std for release in releases]
+    claimed = all(claims)
+    # Without a claim, every round has the same scale.
+    scales = [(claim if claimed else None) or 1.0 for claim in claims]
+    noiseless = [release for release in releases if release.noiseless]
+    # Noise configured below rounding may or may not have been added.
+    hidden = claimed and any(
+        (release.claimed_std or 0.0) <= noisy_means.ROUNDING_MARGIN * release.rounding
+        for release in noiseless
+    )
+    bare = "hidden" if hidden else "none" if noiseless else ""
+
+    def cut(rounds: Sequence[Release], scales: Sequence[float], at: float) -> Interval:
+        interval = _together(rounds, scales, at)
+        if not bare:
+            return interval
+        return Interval(0.0, interval.high if hidden else 0.0, interval.confidence)
+
+    shown, sure = (cut(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
+    each = 1 - (1 - ALARM_CONFIDENCE) / len(releases)
+    pairs = list(zip(releases, scales, strict=True))
+    sure_rounds = [cut([release], [scale], each) for release, scale in pairs]
+    # The estimate if all rounds have the same multiple of their scales.
+    energy = sum(release.energy / scale**2 for release, scale in pairs)
+    point = math.sqrt(energy / sum(release.size for release in releases))
+    less = sure.high < 1 or any(one.high < 1 for one in sure_rounds)
+    verdict = "less" if less else "more" if sure.low > 1 else "as claimed"
+    return NoiseLevel(
+        releases,
+        bare or (verdict if claimed else "unclaimed"),
+        scales,
+        0.0 if bare == "none" else point,
+        shown,
+        sure,
+        sure_rounds,
+    )
+
+
+def detects(level: NoiseLevel) -> list[float] | None:
+    """Return the share of the configured noise below which an alarm would be raised."""
+    if level.verdict not in ("as claimed", "more"):
+        return None
+    pairs = zip(level.releases, level.scales, strict=True)
+    rounding = max((release.rounding / scale) ** 2 for release, scale in pairs)
+    freedom = sum(release.size for release in level.releases)
+    return [detectable.by_energy(freedom, significance(ALARM_CONFIDENCE) / 2, rounding)]
+
+
+def noise_findings(level: NoiseLevel) -> list[Finding]:
+    """Return what contradicts the configured noise: its size, and its shape where it is visible."""
+    releases, sure = level.releases, level.sure
+    low = [at for at, one in enumerate(level.sure_rounds) if one.high < 1]
+    if level.verdict == "hidden":
+        return [Finding(HIDDEN, severity="caution", rule=RULE)]
+    if level.verdict == "none":
+        bare = sum(release.noiseless for release in releases)
+        text = NO_NOISE.format("" if bare == len(releases) else f" in {bare} rounds")
+        if not all(release.claimed_std for release in releases):
+            return [Finding(text, severity="note", rule=RULE)]
+        return [Finding(text, MEND, rule=RULE)]
+    found = []
+    if level.verdict == "less" and sure.high >= 1:
+        worst = min((level.sure_rounds[at] for at in low), key=lambda one: one.high)
+        text, rounds = SOME_LESS.format(worst.low, worst.high), [releases[at].round for at in low]
+        found = [Finding(text, MEND, rule=RULE, rounds=tuple(rounds))]
+    elif level.verdict in ("less", "more"):
+        text = OTHER_LEVEL.format(level.verdict, sure.low, sure.high)
+        less = level.verdict == "less"
+        found = [Finding(text, MEND * less, "alarm" if less else "caution", RULE)]
+    if len(releases) > MOST_COMPARED:
+        found.append(Finding(COMPARED, severity="note"))
+    return found + _shape_findings(releases[:MOST_COMPARED], level.stds()[:MOST_COMPARED])
+
+
+def _together(
+    releases: Sequence[Release], stds: Sequence[float], confidence: float, array: str = ""
+) -> Interval:
+    """Return an interval for the noise over its scale; its low end excludes rounding errors.
+
+    array: name of the array whose noise is meant; "" for the whole model.
+    """
+    most, least, freedom = 0.0, 0.0, 0
+    for release, std in zip(releases, stds, strict=True):
+        whole = release.size, release.energy, release.rounding
+        size, energy, rounding = release.by_array[array] if array else whole
+        most += energy / std**2
+        least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
+        freedom += size
+    low = noisy_means.std_interval(least, freedom, confidence).low
+    return Interval(low, noisy_means.std_interval(most, freedom, confidence).high, confidence)
+
+
+def _shape_findings(releases: Sequence[Release], stds: Sequence[float]) -> list[Finding]:
+    """Return what contradicts independent N(0, s^2) in every parameter and round.
+
+    Args:
+        releases: all rounds, each with noise.
+        stds: measured noise of each: compared with the claim, too little noise everywhere would be
+            an objection to every array.
+    """
+    findings = []
+    repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
+    if repeated:
+        first, second = repeated[0]
+        findings.append(Finding(REPEATED.format(second, first, len(repeated))))
+    unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
+    if unseen:
+        where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"
+        findings.append(Finding(SHAPE_UNSEEN.format(where), severity="note"))
+    normal = noisy_means.normality(releases)
+    if normal is not None and normal < 1 - ALARM_CONFIDENCE:
+        findings.append(Finding(NOT_GAUSSIAN.format(normal)))
+    names = list(releases[0].by_array)
+    # The level of the whole model is judged elsewhere; this compares single arrays with it.
+    if len(names) > 1 and all(list(release.by_array) == names for release in releases):
+        bonferroni = 1 - (1 - ALARM_CONFIDENCE) / len(names)
+        for name in names:
+            found = _together(releases, stds, bonferroni, name)
+            if found.high < 0.5 or found.low > 2:
+                findings.append(Finding(OTHER_ARRAY.format(name, found.low, found.high)))
+    return findings
+
 
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "
@@ -110,31 +395,44 @@ class MeasuredRounds:
 
 def released(
     observer: str,
-    release: ReleaseReport,
     level: NoiseLevel,
     limits: tuple[float, float],
     at_least: float,
     options: Asked,
+    **more: Any,
 ) -> MeasuredRounds:
     """Return what is measured of releases, with the view of their observer.
 
     Args:
         limits: upper bounds on epsilon and on the advantage, at the confidence of an alarm.
         at_least: lower bound on the largest epsilon of any client or record, at the same.
+        more: fields of the report that this observer has.
     """
-    limit = why = None
+    releases, ratio = level.releases, level.shown
+    release = ReleaseReport(
+        round_numbers=[each.round for each in releases],
+        noise=level.verdict,
+        claimed_std=[each.claimed_std for each in releases],
+        left_over_std=[each.left_over for each in releases],
+        left_over_interval=[
+            noisy_means.std_interval(each.energy, each.size, options.confidence)
+            for each in releases
+        ],
+        noise_multiplier=noise_multiplier(level),
+        **more,
+    )
+    limit, why, claimed = None, "", all(release.claimed_std)
     if release.noise == "none":
-        why = "" if all(release.claimed_std) else NOISE_ELSEWHERE
+        why = "" if claimed else NOISE_ELSEWHERE
     elif release.noise == "hidden":
-        why = noise_level.HIDDEN
+        why = HIDDEN
     elif release.noise_multiplier is None:
         why = UNBOUNDED
     if release.noise != "hidden":
         # The configured noise counts where nothing contradicts it.
         configured = release.noise in ("as claimed", "more")
-        source: Source = "theory" if configured else "measured"
-        limit = Limit.of_epsilon(*limits, source)
-    believed, ratio = [client.log_odds[-1] for client in release.clients], level.shown
+        limit = Limit.of_epsilon(*limits, "theory" if configured else "measured")
+    believed = [client.log_odds[-1] for client in release.clients]
     view = View(
         observer=observer,
         limit=limit,
@@ -142,28 +440,10 @@ def released(
         log_odds=max(0.0, *believed) if believed else None,
         # Nothing is proven about a mechanism that the recording does not show whole.
         bounds=lambda _: {} if why else {"noise": at_least},
-        noise=Noise(ratio.low, ratio.high, options.confidence)
-        if all(release.claimed_std)
-        else None,
-        detects=noise_level.detects(level),
+        noise=Noise(ratio.low, ratio.high, options.confidence) if claimed else None,
+        detects=detects(level),
     )
-    return MeasuredRounds(views=[view], release=release, unmeasured=why or "")
-
-
-def noise_measured(level: NoiseLevel, confidence: float) -> dict[str, Any]:
-    """Return the fields of a report about the noise in all releases."""
-    releases = level.releases
-    return {
-        "round_numbers": [release.round for release in releases],
-        "noise": level.verdict,
-        "claimed_std": [release.claimed_std for release in releases],
-        "left_over_std": [release.left_over for release in releases],
-        "left_over_interval": [
-            noisy_means.std_interval(release.energy, release.size, confidence)
-            for release in releases
-        ],
-        "noise_multiplier": noise_multiplier(level),
-    }
+    return MeasuredRounds(views=[view], release=release, unmeasured=why)
 
 
 def updates_measured(level: NoiseLevel, options: Asked) -> MeasuredRounds:
@@ -172,13 +452,10 @@ def updates_measured(level: NoiseLevel, options: Asked) -> MeasuredRounds:
     most, least = level.most_stds(together=False), level.least_stds()
     nodes = sorted({node for release in releases for node in release.contributions})
     largest = max(_mu(node, releases, least) for node in nodes)
-    release = ReleaseReport(
-        **noise_measured(level, options.confidence),
-        clients=[_client(node, level, delta) for node in nodes],
-    )
     limits = gaussian.epsilon(largest, delta), gaussian.advantage(largest)
     at_least = gaussian.epsilon(max(_mu(node, releases, most) for node in nodes), delta)
-    return released("participant", release, level, limits, at_least, options)
+    clients = [_client(node, level, delta) for node in nodes]
+    return released("participant", level, limits, at_least, options, clients=clients)
 
 
 def noise_multiplier(level: NoiseLevel) -> float | None:

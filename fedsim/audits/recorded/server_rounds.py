@@ -12,15 +12,18 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.bounds.canaries import vector
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import Reducer
 from fedsim.audits.recorded.releases import (
+    DITHER_SEED,
     EXCESS,
     JUDGED,
     Asked,
     MeasuredRounds,
     Notes,
+    believable,
     claimed_std,
+    measured,
+    noise_findings,
+    reduced,
     updates_measured,
 )
 from fedsim.audits.results.rows import Limit
@@ -72,7 +75,7 @@ class _Seen:
     def update(self, node: int) -> Floats | None:
         """Return a node's update [P] as it is averaged; None if its reply is not such a model."""
         sent = self.layout.vector(self.observed.replies[node].arrays)
-        if sent is None or not noise_level.believable(sent):
+        if sent is None or not believable(sent):
             return None
         return noisy_means.clipped(sent - self.before, self.norm if self.by_server else None)
 
@@ -81,7 +84,7 @@ class ServerRounds:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._releases = list[Release]()
-        self._reducer = Reducer()
+        self._random = np.random.default_rng(DITHER_SEED)
         self._last: ObservedRound | None = None
         self._clients = 1.0
 
@@ -105,13 +108,11 @@ class ServerRounds:
         if not releases:
             findings.append(Finding(f"{NO_ROUND}; nothing to audit", severity="note"))
             return _unmeasured(NO_ROUND, moved)
-        level = noise_level.measured(releases, options.confidence)
         if why := _no_mean(releases, options.mechanism):
             findings.append(Finding(why, severity="caution"))
             return _unmeasured(why, moved)
-        findings += noise_level.findings_of(level)
-        if not any(release.noiseless for release in releases):
-            findings += noise_level.shape_findings(releases, level.stds())
+        level = measured(releases, options.confidence)
+        findings += noise_findings(level)
         found = updates_measured(level, options)
         claimed = all(release.claimed_std for release in releases)
         if claimed and all(release.clipping_norm for release in releases):
@@ -140,7 +141,7 @@ class ServerRounds:
         if not before.size:
             self._notes.add("alarm", NO_NUMBERS, observed.round)
             return None
-        if after is None or not noise_level.believable(after, before):
+        if after is None or not believable(after, before):
             self._notes.add("alarm", BAD_AGGREGATE, observed.round)
             return None
         norm = number(observed.mechanism, "clipping_norm")
@@ -171,15 +172,17 @@ class ServerRounds:
         for node in observed.replies:
             update = view.update(node)
             assert update is not None  # `_mean` has refused other replies
-            parts[node] = noise_level.contribution(weights[node], update, noise)
+            part = weights[node] * update
+            parts[node] = Contribution(
+                weights[node], float(np.linalg.norm(part)), float(noise @ part)
+            )
         units = view.layout.units(view.before, view.after)
         # Each of n updates is restored, weighted and summed in the model's precision. The partial
         # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
         times = len(observed.replies) / 3 + 3
-        mechanism = view.norm, claimed_std(observed.mechanism)
-        return self._reducer.reduced(
-            observed.round, noise, parts, view.layout, units, times, *mechanism
-        )
+        configured = view.norm, claimed_std(observed.mechanism)
+        rounded = view.layout, units, times
+        return reduced(self._random, observed.round, noise, parts, *rounded, *configured)
 
 
 def _unmeasured(why: str, doubts: Sequence[str]) -> MeasuredRounds:

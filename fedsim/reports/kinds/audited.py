@@ -6,7 +6,7 @@ from typing import Any
 
 from fedsim.audits.judgement.claim import TO_CLAIM, Verdict
 from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.live.live_rounds import Look
+from fedsim.audits.live.live_audit import Look
 from fedsim.audits.results import conditions
 from fedsim.audits.results.rows import Row
 from fedsim.common import report_directory

@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from scipy.special import expit
 
 from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.live.live_audit import Look
 from fedsim.audits.live.live_report import LiveDetails
-from fedsim.audits.live.live_rounds import Look
 from fedsim.audits.recorded.audit import RecordedDetails
 from fedsim.audits.recorded.releases import ReleaseReport
 from fedsim.audits.results.verdicts import (

@@ -9,8 +9,7 @@ from adversaries.bounds import canaries
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.live import live_report
-from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import CanaryWatch
+from fedsim.audits.live.live_audit import CanaryWatch, LiveAudit
 from fedsim.configuration import from_run_config
 
 

@@ -11,8 +11,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim, judge
 from fedsim.audits.live import live_report
-from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import Look
+from fedsim.audits.live.live_audit import LiveAudit, Look
 from fedsim.federation.runtimes.inprocess import RUN_ID
 from fedsim.federation.transcripts import reader
 from fedsim.federation.transcripts.records import AUDITOR, TranscriptFacts
