@@ -16,8 +16,7 @@ from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import loop_evidence
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.releases import MeasuredRounds
-from fedsim.audits.results.rows import Limit, Row, standing
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import Limit, Row, View, standing
 from fedsim.audits.run import rows
 from fedsim.audits.steps.observation import Influence, Observation, ObservedRun
 from fedsim.audits.steps.theory import MeasuredNoise

@@ -31,10 +31,8 @@ from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.recorded.releases import JUDGED
 from fedsim.audits.results.conditions import APP
-from fedsim.audits.results.measured import Decisions
-from fedsim.audits.results.rows import Limit, Row
-from fedsim.audits.results.theory import Predicted
-from fedsim.audits.results.view import View
+from fedsim.audits.results.measured import Decisions, Predicted
+from fedsim.audits.results.rows import Limit, Row, View
 from fedsim.audits.steps.theory import MeasuredNoise
 from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED

@@ -42,16 +42,15 @@ from fedsim.audits.app.facts import (
 )
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
 from fedsim.audits.app.records import ClientSteps, ClientWatch
-from fedsim.audits.app.strategies import names, weighting_key, wrapper_of
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.audit import OWN_NOISE
 from fedsim.audits.recorded.releases import Asked, Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.recording.flower import ServerRecorder
+from fedsim.audits.recording.flower import ServerRecorder, names, weighting_key, wrapper_of
 from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
-from fedsim.audits.steps.step import Statement
+from fedsim.audits.steps.watch import Statement
 from fedsim.configuration import Scalar
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
 from fedsim.federation.transcripts.layout import Layout

@@ -14,7 +14,7 @@ from adversaries.arrays import Floats
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.steps.observation import ObservedRun
-from fedsim.audits.steps.step import Statement
+from fedsim.audits.steps.watch import Statement
 from fedsim.common.randomness import StreamRole, generator
 
 UNBOUNDED_WEIGHT = 1e9

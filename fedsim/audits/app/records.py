@@ -19,8 +19,7 @@ from fedsim.audits.app.facts import ClientRun, model_of
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.loop.contract import carried
 from fedsim.audits.loop.running import observed_run
-from fedsim.audits.results.rows import Limit, Row
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import Limit, Row, View
 from fedsim.audits.steps import rules, theory
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, echo_p_value

@@ -20,8 +20,7 @@ from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.results.conditions import SCORES
 from fedsim.audits.results.measured import Bound
 from fedsim.audits.results.numbers import REALS
-from fedsim.audits.results.rows import Row
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import Row, View
 from fedsim.common import reading
 
 COLUMNS = ("included", "score")

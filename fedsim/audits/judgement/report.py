@@ -26,8 +26,7 @@ from fedsim.audits.judgement.claim import (
 )
 from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.numbers import REALS, Real
-from fedsim.audits.results.rows import Attack, Row, judged
-from fedsim.audits.results.view import View, audit_view
+from fedsim.audits.results.rows import Attack, Row, View, audit_view, judged
 
 Details = TypeVar("Details")
 

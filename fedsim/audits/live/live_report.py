@@ -22,8 +22,7 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.live.live_audit import CanaryFindings, LiveAudit, Look
 from fedsim.audits.results.conditions import LIVE
-from fedsim.audits.results.rows import Limit, Noise, Row
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import Limit, Noise, Row, View
 from fedsim.audits.run import detectable, guarantee
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.game.mechanisms.noise_family import scaled

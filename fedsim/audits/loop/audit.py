@@ -22,8 +22,7 @@ from fedsim.audits.loop.attack import Features, best_score, score_of_steps, sepa
 from fedsim.audits.loop.running import HONEST, WITHOUT, LoopOrder, LoopTrials
 from fedsim.audits.results.conditions import LOOP
 from fedsim.audits.results.measured import Decisions
-from fedsim.audits.results.rows import Limit, Row
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import Limit, Row, View
 from fedsim.audits.steps import rules, theory
 from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.observation import Influence, Observation

@@ -26,7 +26,7 @@ from fedsim.audits.loop.worlds import Data, Neighbours, drawn, pairs
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
 from fedsim.audits.steps.observation import Influence, Observation, ObservedRun
-from fedsim.audits.steps.step import SHOWN
+from fedsim.audits.steps.watch import SHOWN
 from fedsim.privacy.mechanism import Neighbouring
 
 HONEST, WITHOUT = 6, 2

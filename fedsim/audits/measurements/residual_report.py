@@ -12,7 +12,7 @@ import numpy as np
 
 from adversaries.attacks import residuals
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
+from fedsim.audits.results.measured import NoiseTestResult, Residuals, ScaleTest
 from fedsim.audits.results.verdicts import Checks
 from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import Arrays

@@ -28,7 +28,7 @@ from fedsim.audits.recorded.releases import (
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.results.conditions import TRANSCRIPT
 from fedsim.audits.results.rows import Row
-from fedsim.audits.steps.step import unbelievable
+from fedsim.audits.steps.watch import unbelievable
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import (
     LOOP,

@@ -29,14 +29,14 @@ from fedsim.audits.recorded.releases import (
     reduced,
     released,
 )
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import View
 from fedsim.audits.steps import batches, rules
 from fedsim.audits.steps.batches import ALPHA
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
 from fedsim.audits.steps.observation import Observation, ObservedRun
 from fedsim.audits.steps.rules import broken
-from fedsim.audits.steps.step import Step, step_of
 from fedsim.audits.steps.theory import epsilon_of, gaussian_steps
+from fedsim.audits.steps.watch import Step, step_of
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import LOOP, UNITS, ObservedRound
 from fedsim.privacy.accounting import PLD

@@ -17,10 +17,9 @@ from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.results.rows import Limit, Noise
-from fedsim.audits.results.view import View
+from fedsim.audits.results.rows import Limit, Noise, View
 from fedsim.audits.run import detectable
-from fedsim.audits.steps.step import number
+from fedsim.audits.steps.watch import number
 from fedsim.federation.transcripts.layout import Layout
 
 LARGEST = 1e30

@@ -26,9 +26,8 @@ from fedsim.audits.recorded.releases import (
     reduced,
     updates_measured,
 )
-from fedsim.audits.results.rows import Limit
-from fedsim.audits.results.view import View
-from fedsim.audits.steps.step import number
+from fedsim.audits.results.rows import Limit, View
+from fedsim.audits.steps.watch import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
 

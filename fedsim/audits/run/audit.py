@@ -1,10 +1,12 @@
 """The report of a run, from its transcript: what the adversary achieved and what theory allows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from adversaries.registry import titled
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
@@ -16,13 +18,27 @@ from fedsim.audits.measurements import (
     trade_off_report,
 )
 from fedsim.audits.results.conditions import RUN
+from fedsim.audits.results.measured import Accounted, Budget, Fit, RunBounds
 from fedsim.audits.results.rows import Limit, Row
-from fedsim.audits.results.theory import Accounted, Budget, Fit, RunBounds
 from fedsim.audits.results.verdicts import Checks
-from fedsim.audits.run import empirical, guarantee, rows, set_up
+from fedsim.audits.run import empirical, guarantee, rows
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.audits.run.report import NO_GUARANTEE, RunDetails, RunReport
+from fedsim.audits.run.report import (
+    NO_GUARANTEE,
+    ChallengeFacts,
+    DataFacts,
+    Dropouts,
+    MechanismFacts,
+    RoundingCost,
+    RunDetails,
+    RunReport,
+    Timing,
+)
+from fedsim.configuration import Config, to_run_config
+from fedsim.configuration.federation import FederationConfig
 from fedsim.federation.runs import spending
+from fedsim.federation.runs.rows import LedgerRow
+from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust import Vantage
 
@@ -156,7 +172,9 @@ def _details(run: AuditedRun, **measured: Any) -> RunDetails:
     config, facts = run.config, run.facts
     attacked = config.challenge.kind, config.audit.attacks, run.transcript
     return RunDetails(
-        config=set_up.configuration(run),
+        config={
+            key: value for key, value in to_run_config(config).items() if key not in OF_THE_MACHINE
+        },
         job=config.run.job,
         created=facts["created"],
         seed=config.run.seed,
@@ -169,13 +187,19 @@ def _details(run: AuditedRun, **measured: Any) -> RunDetails:
         rounds=run.rounds,
         clients=config.federation.clients,
         colluding=config.federation.colluding,
-        data=set_up.data(run),
+        data=DataFacts(
+            name=titled(facts["dataset"]),
+            records=config.data.records,
+            held_out=facts["held_out"],
+            client_sizes=facts["client_sizes"],
+            mean_label_skew=facts["mean_label_skew"],
+        ),
         parameters=facts["parameters"],
         precision=facts["precision"],
-        challenge=set_up.challenge(run),
-        mechanism=set_up.mechanism(run),
+        challenge=_challenge(run),
+        mechanism=_mechanism(run),
         released=run.together.released,
-        dropouts=set_up.dropouts(config, run.noise_multiplier, run.rows),
+        dropouts=dropouts(config, run.noise_multiplier, run.rows),
         budget=_budget(run),
         prediction=run.view.prediction,
         membership_inference={
@@ -184,7 +208,7 @@ def _details(run: AuditedRun, **measured: Any) -> RunDetails:
         },
         membership_missing=membership_audit.why_none(*attacked),
         utility=empirical.utility(run),
-        timing=set_up.timing(run),
+        timing=Timing(**facts["timing"]),
         crafted=empirical.crafted(run),
         **measured,
     )
@@ -209,7 +233,7 @@ def _cautions(run: AuditedRun, details: RunDetails) -> list[str]:
     return [
         *guarantee.cautions(config),
         *([guarantee.ONE_TRAINING] if run.trials == 1 else []),
-        *set_up.cautions(config.federation, details.dropouts),
+        *participation_cautions(config.federation, details.dropouts),
         *one_run_report.cautions(details.one_run),
         *guarantee.budget_cautions(details.budget, details.spent),
     ]
@@ -243,4 +267,112 @@ def _budget(run: AuditedRun) -> Budget:
         epsilon={vantage.value: float(worst[place, -1]) for place, vantage in enumerate(vantages)},
         epsilon_by_round=mine.tolist(),
         earlier_attempts=spending.earlier_rounds(config, rows),
+    )
+
+
+IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
+
+
+def _rounding(run: AuditedRun) -> RoundingCost | None:
+    grid = fixed_point.grid(run.config, run.noise_multiplier, run.facts["parameters"])
+    if grid is None:
+        return None
+    aggregation = run.config.federation.secure_aggregation
+    return RoundingCost(
+        secure_aggregation=aggregation,
+        note=IN_THE_CLEAR if aggregation == "simulated" else "aggregated by Flower's SecAgg+",
+        step=grid.step,
+        bits=grid.bits,
+        limit=grid.limit,
+        sensitivity=grid.sensitivity,
+        relative_growth=grid.growth,
+        total_variation=grid.total_variation(run.rounds),
+    )
+
+
+def dropouts(config: Config, nominal: float, rows: Sequence[LedgerRow]) -> Dropouts | None:
+    """Return the rounds with missing clients, over all batches of trials; None if none may miss."""
+    federation = config.federation
+    tolerated = federation.tolerated_dropouts
+    if not tolerated:
+        return None
+    settled = [row for row in rows if row.present is not None]
+    lacking = [row for row in settled if row.kind.participants != len(row.clients)]
+    kinds = tuple(replace(row.kind, count=1) for row in settled) or None
+    described = privacy.describe(config, nominal)
+    if kinds is not None:
+        described = replace(described, rounds=tuple(dict.fromkeys(kinds)))
+    multipliers = [group.noise_multiplier for group in described.towards(federation.vantage).groups]
+    return Dropouts(
+        tolerated=tolerated,
+        rounds_with_missing_clients=len({row.place for row in lacking}),
+        fewest_shares=min(
+            (row.kind.participants or 0 for row in settled), default=federation.clients
+        ),
+        effective_noise_multiplier=(min(multipliers), max(multipliers)),
+    )
+
+
+def participation_cautions(federation: FederationConfig, missing: Dropouts | None) -> list[str]:
+    texts, colluding = [], federation.colluding
+    if missing and missing.rounds_with_missing_clients:
+        texts.append(
+            f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all batches "
+            f"of trials and attempts. The worst round had {missing.fewest_shares} of "
+            f"{federation.clients} clients. The bounds use the noise that was left."
+        )
+    if colluding:
+        texts.append(
+            f"{colluding} of {federation.clients} clients colluded with the adversary. The bounds "
+            "are of the others. They hold against that many colluding clients, and not against "
+            "more."
+        )
+    return texts
+
+
+OF_THE_MACHINE = {
+    *("data.root", "data.public-root", "model.weights", "run.out"),
+    *("run.device", "run.threads", "run.max-memory"),
+}
+"""Keys that a report leaves out: paths and limits of one machine."""
+
+
+def _mechanism(run: AuditedRun) -> MechanismFacts:
+    """Return the mechanism; its guarantee covers only what was released."""
+    config, nominal = run.config, run.noise_multiplier
+    multipliers = {group.noise_multiplier for group in run.mechanism.groups}
+    common = multipliers.pop() if len(multipliers) == 1 else None
+    return MechanismFacts(
+        noise_multiplier=nominal,
+        effective_noise_multiplier=0.0 if run.mechanism.noiseless else common,
+        clipping=config.training.clipping,
+        sensitivity=config.privacy.sensitivity,
+        steps=run.mechanism.steps,
+        mu=run.mechanism.mu,
+        local_steps=config.training.local_steps,
+        sampling_rate=config.participation.rate,
+        joining_rate=config.participation.joining_rate,
+        rounding=_rounding(run),
+        dp_guarantee=run.together.given,
+        dp_note=run.together.note,
+    )
+
+
+def _challenge(run: AuditedRun) -> ChallengeFacts:
+    target = run.facts["challenge"]
+    replacement = target["replacement"]
+    if run.config.challenge.is_crafted and replacement is not None:
+        # Its position is not one of the pool.
+        replacement = "the original record"
+    return ChallengeFacts(
+        record=target["record"],
+        replacement=replacement,
+        client=target["client"],
+        choice="given" if target["measure"] == "given" else "max",
+        measure=target["measure"],
+        kind=target["kind"],
+        label=target["label"],
+        records=1
+        if run.config.privacy.unit == "record"
+        else int(run.facts["client_sizes"][target["client"]]),
     )

@@ -15,7 +15,7 @@ from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.statistics.trials import two_sided
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
-from fedsim.audits.results.theory import Fit, Fits, PredictionResult
+from fedsim.audits.results.measured import Fit, Fits, PredictionResult
 from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
 from fedsim.configuration import Config

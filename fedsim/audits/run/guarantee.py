@@ -6,7 +6,7 @@
 import math
 from dataclasses import dataclass
 
-from fedsim.audits.results.theory import Budget, ReleasedTogether
+from fedsim.audits.results.measured import Budget, ReleasedTogether
 from fedsim.configuration import Config
 from fedsim.configuration.needs import UNBOUNDED
 from fedsim.privacy import delta, identifiability

@@ -12,11 +12,10 @@ from adversaries.errors import InputError
 from fedsim.audits.judgement import report as document
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.results import measured, theory
+from fedsim.audits.results import measured
 from fedsim.audits.results.conditions import RUN, kind_of
-from fedsim.audits.results.measured import OneRunResult
+from fedsim.audits.results.measured import OneRunResult, Residuals
 from fedsim.audits.results.numbers import Real
-from fedsim.audits.results.theory import Residuals
 from fedsim.common.tables import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.privacy.trust import Vantage
@@ -165,15 +164,15 @@ class RunDetails:
     """Floating-point format of forward and backward passes."""
     challenge: ChallengeFacts
     mechanism: MechanismFacts
-    released: theory.ReleasedTogether | None
+    released: measured.ReleasedTogether | None
     """None where the noise comes from the seed."""
-    bounds: theory.RunBounds
+    bounds: measured.RunBounds
     """What else theory says about the configured vantage."""
     dropouts: Dropouts | None
     """None where no client may be missing."""
-    budget: theory.Budget
+    budget: measured.Budget
     """What the rounds spent, and the limit."""
-    prediction: theory.PredictionResult
+    prediction: measured.PredictionResult
     empirical: measured.Empirical
     """Further measurements at the configured vantage."""
     membership_inference: Mapping[str, measured.MembershipAttack]
@@ -216,10 +215,10 @@ def cautions(report: RunReport) -> list[str]:
     return [each.sentence for each in report.findings if not each.rule]
 
 
-def accounted(report: RunReport) -> theory.Accounted:
+def accounted(report: RunReport) -> measured.Accounted:
     """Return the bounds at the configured vantage, by the configured accountant."""
     limit = report.row.allowed
-    exact = theory.Accounted(limit.epsilon, limit.rho_beta, limit.exceeded)
+    exact = measured.Accounted(limit.epsilon, limit.rho_beta, limit.exceeded)
     return report.details.bounds.accounted or exact
 
 

@@ -14,10 +14,8 @@ from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import rows as states
-from fedsim.audits.results.measured import Empirical, OneRunResult
-from fedsim.audits.results.rows import Limit, Row, WorstOff
-from fedsim.audits.results.theory import Predicted, Residuals
-from fedsim.audits.results.view import View, audit_view
+from fedsim.audits.results.measured import Empirical, OneRunResult, Predicted, Residuals
+from fedsim.audits.results.rows import Limit, Row, View, WorstOff, audit_view
 from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun, SeenFrom
 from fedsim.game.mechanisms import vantages

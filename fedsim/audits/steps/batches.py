@@ -8,8 +8,7 @@ from scipy.special import bdtrc
 
 from adversaries.attacks import residuals
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
-from fedsim.audits.steps.step import Step
-from fedsim.audits.steps.watch import POISSON
+from fedsim.audits.steps.watch import POISSON, Step
 
 ALPHA = 1 - ALARM_CONFIDENCE
 TAIL = ALPHA / 2

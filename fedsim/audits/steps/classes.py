@@ -15,8 +15,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.audits.steps.step import Statement, Step, watched_step
-from fedsim.audits.steps.watch import POISSON, Drawn, Watch, WatchedStep
+from fedsim.audits.steps.watch import (
+    POISSON,
+    Drawn,
+    Statement,
+    Step,
+    Watch,
+    WatchedStep,
+    watched_step,
+)
 from fedsim.common.opacus_clipping import flat
 from fedsim.federation.transcripts.records import Scalar
 

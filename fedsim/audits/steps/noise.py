@@ -13,8 +13,7 @@ from scipy.stats import chi2, norm
 from adversaries.arrays import Floats
 from adversaries.attacks.noisy_means import std_interval
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.steps.step import Step
-from fedsim.audits.steps.watch import OWN_CODE
+from fedsim.audits.steps.watch import OWN_CODE, Step
 
 LEAST_OVERLAP, LONGEST_NOISE = 1000, 2**20
 """Products of noise at one distance that a test of repetition needs, and numbers that it takes."""

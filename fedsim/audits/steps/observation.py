@@ -13,7 +13,7 @@ from fedsim.audits.steps import batches
 from fedsim.audits.steps import noise as of_noise
 from fedsim.audits.steps.batches import ALPHA
 from fedsim.audits.steps.noise import NOTHING, NoiseSums
-from fedsim.audits.steps.step import SHOWN, Statement, Step
+from fedsim.audits.steps.watch import SHOWN, Statement, Step
 from fedsim.privacy.mechanism import Neighbouring
 
 NOISE_TAIL = ALPHA / 6

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.audits.results.theory import ReleasedTogether
+from fedsim.audits.results.measured import ReleasedTogether
 from fedsim.reports import comparison
 from fedsim.reports.document import terminal
 from fedsim.reports.document.html import fragment

@@ -12,11 +12,10 @@ from fedsim.audits.app.audit import audit_directory
 from fedsim.audits.app.facts import ClientRun
 from fedsim.audits.app.records import judged
 from fedsim.audits.judgement.claim import Claim, Verdict
-from fedsim.audits.results.view import audit_view
+from fedsim.audits.results.rows import audit_view
 from fedsim.audits.steps.observation import ObservedRun
-from fedsim.audits.steps.step import Step
 from fedsim.audits.steps.theory import epsilon_of
-from fedsim.audits.steps.watch import Accounted
+from fedsim.audits.steps.watch import Accounted, Step
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.reports.kinds import audited as words
 

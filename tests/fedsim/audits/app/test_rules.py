@@ -18,9 +18,9 @@ from fedsim.audits.app.audit import ClientTheory
 from fedsim.audits.app.facts import AppFacts
 from fedsim.audits.app.game import Observed
 from fedsim.audits.app.rules import findings
-from fedsim.audits.app.strategies import averages, mechanism
 from fedsim.audits.judgement.claim import Claim, Finding
-from fedsim.audits.steps.step import Statement
+from fedsim.audits.recording.flower import averages, mechanism
+from fedsim.audits.steps.watch import Statement
 from fedsim.privacy.mechanism import Neighbouring
 
 FACTS = AppFacts(

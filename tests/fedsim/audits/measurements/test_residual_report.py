@@ -10,7 +10,7 @@ from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import residual_report
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
+from fedsim.audits.results.measured import NoiseTestResult, Residuals, ScaleTest
 from fedsim.audits.run import report as results
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.configuration import to_run_config

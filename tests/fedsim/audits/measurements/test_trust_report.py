@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsim import client_app, server_app
-from fedsim.audits.run import guarantee, set_up
+from fedsim.audits.run import audit, guarantee
 from fedsim.audits.run import report as results
 from fedsim.configuration import to_run_config
 from fedsim.federation.runs.ledger import LedgerRow
@@ -85,11 +85,11 @@ def _row(batch, attempt, round, came, z=2.0):
 def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small):
     config = small({"federation.clients": 5, "federation.tolerated-dropouts": 1})
     rows = [_row(0, 1, 1, 4), _row(0, 2, 1, 4), _row(0, 2, 2, 5), _row(4, 1, 1, 4)]
-    found = set_up.dropouts(config, 2.0, rows)
+    found = audit.dropouts(config, 2.0, rows)
     assert found is not None
     assert found.rounds_with_missing_clients == 3
     repeated = [replace(row, noise_source="seed") for row in rows]
-    found = set_up.dropouts(config, 2.0, repeated)
+    found = audit.dropouts(config, 2.0, repeated)
     assert found is not None
     assert found.rounds_with_missing_clients == 2
 
@@ -98,12 +98,12 @@ def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small
 def test_only_clients_that_add_noise_take_any_of_it_along(trust, small):
     keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
-    missing, whole = (set_up.dropouts(config, 2.0, [_row(0, 1, 1, came)]) for came in (4, 5))
+    missing, whole = (audit.dropouts(config, 2.0, [_row(0, 1, 1, came)]) for came in (4, 5))
     assert missing is not None
     assert whole is not None
     less = missing.effective_noise_multiplier < whole.effective_noise_multiplier
     assert less == (trust == "local")
-    (said,) = set_up.cautions(config.federation, missing)
+    (said,) = audit.participation_cautions(config.federation, missing)
     assert "The worst round had 4 of 5" in said
 
 

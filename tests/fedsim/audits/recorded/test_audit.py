@@ -14,7 +14,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.releases import NUMBERS
-from fedsim.audits.steps.step import CONFIGURED
+from fedsim.audits.steps.watch import CONFIGURED
 from fedsim.federation.transcripts.records import (
     NodeReply,
     ObservedRound,
