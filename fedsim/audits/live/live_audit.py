@@ -34,9 +34,6 @@ from adversaries.statistics.noncentral import lower_limit
 from fedsim.audits.run.detectable import POWER
 from fedsim.common import device
 from fedsim.configuration import KNOWN_KEYS, Config, from_run_config
-from fedsim.configuration.federation import FederationConfig
-from fedsim.configuration.privacy import PrivacyConfig
-from fedsim.configuration.training import TrainingConfig
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
 from fedsim.game import federation
 from fedsim.game.canary import Canaries
@@ -144,12 +141,12 @@ class Look:
         ends = [self.trials.start, self.trials.stop]
         known = {"trials": ends, "round": self.round, "missed": self.missed}
         known |= {"epsilon": self.epsilon, "rho_beta": self.rho_beta}
-        if not self.log_odds.size:
-            found = None if self.canaries is None else asdict(self.canaries)
-            return known | {"noise_at_most": self.noise_at_most, "canaries": found}
-        beliefs = expit(self.log_odds)
-        both = {"mean": float(beliefs.mean()), "highest": float(beliefs.max())}
-        return known | {"log_odds": self.log_odds.tolist(), "belief": both}
+        if self.log_odds.size:
+            beliefs = expit(self.log_odds)
+            both = {"mean": float(beliefs.mean()), "highest": float(beliefs.max())}
+            return known | {"log_odds": self.log_odds.tolist(), "belief": both}
+        found = None if self.canaries is None else asdict(self.canaries)
+        return known | {"noise_at_most": self.noise_at_most, "canaries": found}
 
 
 @dataclass
@@ -166,73 +163,11 @@ class LiveBatch:
     nominal: float
     earlier: int
     before: int
-    groups: list[Steps]
+    groups: list[Steps] = field(default_factory=list)
     rounds: int = 0
     previous: ObservedRound | None = None
     concluded: int = 0
     missed: int = 0
-
-    def add(self, steps: Steps, rounds: int) -> None:
-        self.groups.append(steps)
-        self.rounds += rounds
-
-
-@dataclass(frozen=True)
-class LiveAccounting:
-    """Accounts for rounds, for an observer without noise of its own.
-
-    An auditor that receives single messages faces as little noise as the server.
-    """
-
-    federation: FederationConfig
-    training: TrainingConfig
-    privacy: PrivacyConfig
-
-    def mechanism(self, groups: Iterable[Steps]) -> Mechanism:
-        return Mechanism(tuple(groups), self.privacy.neighbouring)
-
-    def epsilon(self, groups: Iterable[Steps]) -> float:
-        return PLD.epsilon(self.mechanism(groups), self.privacy.delta)
-
-    def everything(self, batches: Sequence[LiveBatch]) -> Mechanism:
-        """Return the noise of all rounds of all trials together.
-
-        Rounds that the transcript lacks, such as those before an interruption, count as the server
-        states them, with the least tolerated noise.
-        """
-        groups = [
-            replace(group, count=group.count * len(batch.trials))
-            for batch in batches
-            for group in batch.groups
-        ]
-        last = max(batches, key=lambda batch: batch.before)
-        count = sum(
-            len(batch.trials) * (batch.earlier if batch is last else batch.rounds)
-            for batch in batches
-        )
-        if last.before > count:
-            groups.append(self.unseen(last.nominal, last.before - count))
-        return self.mechanism(groups)
-
-    def steps(self, nominal: float, sources: int, rounds: int) -> Steps:
-        """Return rounds with this many clients."""
-        if self.federation.auditor_sees == "messages":
-            sources = 1  # a single message has only its own client's noise
-        multiplier = nominal
-        if self.training.local_steps == 1:
-            # In a round of local steps, others' noise does not hide the models in between.
-            multiplier = aggregate_noise_multiplier(
-                nominal, self.federation.trust, self.federation.clients, sources
-            )
-        return Steps(
-            multiplier if self.training.clipping else 0.0,
-            rounds * self.training.local_steps,
-            self.training.sampling_rate,
-        )
-
-    def unseen(self, nominal: float, rounds: int) -> Steps:
-        """Return rounds without a result, with the least tolerated noise."""
-        return self.steps(nominal, self.federation.fewest_participants, rounds)
 
 
 @dataclass
@@ -344,7 +279,6 @@ class LiveAudit:
         self._trainings: dict[int, LiveBatch] = {}
         self._configured: Mapping[str, Any] = {}
         self.config: Config | None = None
-        self.accounting: LiveAccounting
         self.beliefs: dict[int, list[Look]] = {}
         self.canaries: CanaryWatch | None = None
         self.noise: NoiseWatch | None = None
@@ -364,8 +298,7 @@ class LiveAudit:
         previous, result = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
             # A missing message had the sum of one round and the model of the next.
-            missed = observed.round - previous.round
-            self._miss(training, missed)
+            training.missed += self._unseen(training, observed.round - previous.round)
             previous = None
         if previous is not None and "sum" in observed.model:
             result = self._conclude(training, previous, observed)
@@ -382,28 +315,26 @@ class LiveAudit:
             # Missing data are reported before the first belief.
             federation.load(config)
         self.config, self._configured = config, keys
-        self.accounting = LiveAccounting(config.federation, config.training, config.privacy)
 
     def _begun(self, request: LiveRequest, observed: ObservedRound, attempted: int) -> LiveBatch:
         """Return a batch of trials from its first message, after attempts of so many rounds."""
         parameters = observed.model["parameters"]
         trials = range(request.first_trial, request.first_trial + len(parameters))
         attempt = attempted if adds_up(self.run.privacy.noise_source) else 0
-        training = LiveBatch(
-            trials,
-            Memory.empty(len(trials)),
-            request.noise_multiplier,
-            max(request.earlier, attempt),
-            request.released,
-            [],
-        )
-        if training.earlier:
-            steps = self.accounting.unseen(training.nominal, training.earlier)
-            training.add(steps, training.earlier)
-        self._miss(training, observed.round - request.begun)
+        memory, earlier = Memory.empty(len(trials)), max(request.earlier, attempt)
+        training = LiveBatch(trials, memory, request.noise_multiplier, earlier, request.released)
+        self._unseen(training, earlier)
+        training.missed += self._unseen(training, observed.round - request.begun)
         self._trainings[trials.start] = training
         self.beliefs[trials.start] = []
-        self._begin_watching(trials)
+        config = self.run
+        if self._planted:
+            norm = config.training.clipping_norm
+            self.canaries = self.canaries or CanaryWatch(self._planted, norm)
+            self.canaries.begin(trials)
+        clients = config.federation.clients * (config.federation.auditor_sees == "messages")
+        judged = watchable(config.privacy, config.training, config.trials.count)
+        self.noise = NoiseWatch(clients) if judged else None
         return training
 
     @property
@@ -417,16 +348,63 @@ class LiveAudit:
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """Return the different noises of the rounds so far, over all batches of trials."""
         batches = [each for each in self._trainings.values() if each.groups]
-        return tuple(dict.fromkeys(self.accounting.mechanism(each.groups) for each in batches))
+        return tuple(dict.fromkeys(self._mechanism(each.groups) for each in batches))
 
     @property
     def trials(self) -> int:
         return sum(len(training.trials) for training in self._trainings.values())
 
     def everything(self) -> Mechanism | None:
-        """Return the noise of all rounds of all trials so far together; None without rounds."""
+        """Return the noise of all rounds of all trials so far together; None without rounds.
+
+        Rounds that the transcript lacks, such as those before an interruption, count as the server
+        states them, with the least tolerated noise.
+        """
         batches = list(self._trainings.values())
-        return self.accounting.everything(batches) if self.mechanisms() else None
+        if not self.mechanisms():
+            return None
+        groups = [
+            replace(group, count=group.count * len(batch.trials))
+            for batch in batches
+            for group in batch.groups
+        ]
+        last = max(batches, key=lambda batch: batch.before)
+        count = sum(
+            len(batch.trials) * (batch.earlier if batch is last else batch.rounds)
+            for batch in batches
+        )
+        if last.before > count:
+            fewest = self.run.federation.fewest_participants
+            groups.append(self._steps(last.nominal, fewest, last.before - count))
+        return self._mechanism(groups)
+
+    def _mechanism(self, groups: Iterable[Steps]) -> Mechanism:
+        return Mechanism(tuple(groups), self.run.privacy.neighbouring)
+
+    def _steps(self, nominal: float, sources: int, rounds: int) -> Steps:
+        """Return rounds with this many clients, for an observer without noise of its own.
+
+        An auditor that receives single messages faces as little noise as the server.
+        """
+        federation, training = self.run.federation, self.run.training
+        if federation.auditor_sees == "messages":
+            sources = 1  # a single message has only its own client's noise
+        multiplier = nominal
+        if training.local_steps == 1:
+            # In a round of local steps, others' noise does not hide the models in between.
+            multiplier = aggregate_noise_multiplier(
+                nominal, federation.trust, federation.clients, sources
+            )
+        steps = rounds * training.local_steps
+        return Steps(multiplier * training.clipping, steps, training.sampling_rate)
+
+    def _unseen(self, training: LiveBatch, rounds: int) -> int:
+        """Count rounds without a result, with the least tolerated noise; return their number."""
+        if rounds:
+            fewest = self.run.federation.fewest_participants
+            training.groups.append(self._steps(training.nominal, fewest, rounds))
+            training.rounds += rounds
+        return rounds
 
     @property
     def challenged(self) -> bool:
@@ -439,12 +417,9 @@ class LiveAudit:
         rounds hold together (Bonferroni). Rounds that are repeated after an interruption are not
         planned.
         """
-        watch, config = self.canaries, self.config
-        if watch is None or config is None:
-            return None
-        level = self.level(confidence)
-        effect = watch.effect(level)
-        if effect is None:
+        watch = self.canaries
+        effect = None if watch is None else watch.effect(self.level(confidence))
+        if watch is None or effect is None:
             return None
         return CanaryFindings(
             mu=None if effect.reason else effect.mu,
@@ -468,17 +443,12 @@ class LiveAudit:
         assert self.config is not None
         return self.config
 
-    def _miss(self, training: LiveBatch, rounds: int) -> None:
-        """Count missed rounds, with the least tolerated noise."""
-        if rounds:
-            training.missed += rounds
-            training.add(self.accounting.unseen(training.nominal, rounds), rounds)
-
     def _conclude(self, training: LiveBatch, before: ObservedRound, now: ObservedRound) -> Look:
         trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = LiveRequest.of(before).noise_multiplier
-        training.add(self.accounting.steps(nominal, len(present), 1), 1)
+        training.groups.append(self._steps(nominal, len(present), 1))
+        training.rounds += 1
         training.concluded = before.round
         released = now.model["sum"]
         std, own_std = (claimed_std(self.run, nominal, each) for each in (len(present), 1))
@@ -487,7 +457,7 @@ class LiveAudit:
         if self.noise is not None:
             sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
             self.noise.observe(released[0], std, sent, own_std)
-        epsilon = self.accounting.epsilon(training.groups)
+        epsilon = PLD.epsilon(self._mechanism(training.groups), self.run.privacy.delta)
         rho_beta = identifiability.rho_beta_of_epsilon(epsilon)
         look = Look(trials, before.round, epsilon, rho_beta, training.missed)
         if not self.challenged:
@@ -505,20 +475,6 @@ class LiveAudit:
         self.beliefs[trials.start].append(look)
         return look
 
-    def _begin_watching(self, trials: range) -> None:
-        config = self.run
-        if self._planted:
-            norm = config.training.clipping_norm
-            self.canaries = self.canaries or CanaryWatch(self._planted, norm)
-            self.canaries.begin(trials)
-        messages = config.federation.auditor_sees == "messages"
-        clients = config.federation.clients if messages else 0
-        self.noise = (
-            NoiseWatch(clients)
-            if watchable(config.privacy, config.training, config.trials.count)
-            else None
-        )
-
     def _remembered(
         self, memory: Memory, before: ObservedRound, now: ObservedRound, present: Collection[int]
     ) -> Memory:
@@ -532,21 +488,10 @@ class LiveAudit:
             device.single_threaded_kernels()
         parameters = torch.tensor(before.model["parameters"]).to(loaded.device)
         trials = range(request.first_trial, request.first_trial + len(parameters))
-        coins = participation(
-            config.noise_seed,
-            trials,
-            before.round,
-            config.data.records,
-            config.training.sampling_rate,
-        )
-        game = RoundGame.of_message(
-            before.round,
-            trials,
-            request.noise_multiplier,
-            request.target_client,
-            request.record,
-            request.replacement,
-        )
+        records, rate = config.data.records, config.training.sampling_rate
+        coins = participation(config.noise_seed, trials, before.round, records, rate)
+        target = request.target_client, request.record, request.replacement
+        game = RoundGame.of_message(before.round, trials, request.noise_multiplier, *target)
         taking_part = None if coins is None else torch.from_numpy(coins).to(loaded.device)
         memory = participant.expect(
             memory,
