@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 
 from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
-from fedsim import client_app, server_app
 from fedsim.audits.measurements import residual_report
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import NoiseTestResult, Residuals, ScaleTest
-from fedsim.audits.run import report as results
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import to_run_config
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.plan import preflight
 from fedsim.reports import page
 from fedsim.reports.document import html
 from fedsim.reports.document.wording import number
@@ -30,18 +24,12 @@ def no_drawing(monkeypatch):
     monkeypatch.setattr(page, "render_html", lambda *_: "")
 
 
-def _run(config, path):
-    directory = RunDirectory.create(path, config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.carry_out(grid, preflight(config), directory)
-    return results.read(directory), directory.read_arrays("transcript.npz")
-
-
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, small, tmp_path):
+def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, small, reported):
     """By brute force: all of the noise but its part along g - g', which is in the belief."""
     config = small({"privacy.neighbouring": neighbouring, "trials.count": 4})
-    report, seen = _run(config, tmp_path / "run")
+    directory, report = reported(config)
+    seen = directory.read_arrays("transcript.npz")
     signs = np.where(seen["worlds"], 1, -1)
     before = np.zeros((4, report.details.parameters))
     for step in range(3):
@@ -73,16 +61,17 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, 
         {"federation.trust": "local", "training.local-steps": 2},
     ],
 )
-def test_without_residuals_nothing_is_said_of_them(changes, small, tmp_path):
-    report, _ = _run(small({"trials.count": 4, "training.rounds": 2} | changes), tmp_path / "run")
+def test_without_residuals_nothing_is_said_of_them(changes, small, reported):
+    _, report = reported(small({"trials.count": 4, "training.rounds": 2} | changes))
     assert report.details.residuals is None
     assert residual_report.checks(report.details.residuals) == {}
 
 
 @pytest.mark.slow
-def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(small, tmp_path):
+def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(small, reported):
     config = small({"training.sampling-rate": 0.3})
-    report, seen = _run(config, tmp_path / "run")
+    directory, report = reported(config)
+    seen = directory.read_arrays("transcript.npz")
     sampling = report.details.residuals.sampling
     assert sampling.batches == 24
     assert sampling.rate == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))

@@ -5,20 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsim import client_app, server_app
 from fedsim.audits.run import audit, guarantee
 from fedsim.audits.run import report as results
-from fedsim.configuration import to_run_config
 from fedsim.federation.runs.ledger import LedgerRow
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.plan import preflight
 from fedsim.game.challenge import Challenge, colluders
 from fedsim.privacy.releases import Rounds
 from tests.findings import doubts
 
 
-def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
+def test_a_report_counts_the_noise_of_the_clients_that_came(small, reported):
     config = small(
         {
             "federation.clients": 5,
@@ -28,11 +23,8 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
             "federation.colluding": 1,
         }
     )
-    directory = RunDirectory.create(tmp_path / "run", config)
-    server_app.carry_out(
-        InProcessGrid(client_app.app, 5, to_run_config(config)), preflight(config), directory
-    )
-    report, facts = results.read(directory), directory.read_json("facts.json")
+    directory, report = reported(config)
+    facts = directory.read_json("facts.json")
     std = directory.read_arrays("transcript.npz")["noise_stds"][0]
     found, missing = report.details.dropouts, [e for e, _ in directory.events() if "dropped" in e]
     assert missing

@@ -44,9 +44,12 @@ def _sampled_game(config, strength=1.0, seed=0):
     return facts, transcript | changed
 
 
-def _report(config, strength=1.0, confidence=0.95):
-    facts, transcript = _game(config, strength)
-    return audit.assemble(AuditedRun(config, facts, transcript, confidence, config.privacy.delta))
+def _report(config, strength=1.0):
+    return _of(config, *_game(config, strength), config.privacy.delta)
+
+
+def _of(config, facts, transcript, delta=0.01):
+    return audit.assemble(AuditedRun(config, facts, transcript, 0.95, delta))
 
 
 @pytest.fixture
@@ -86,7 +89,7 @@ def test_a_mechanism_with_half_the_noise_is_convicted(config):
 def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config):
     facts, transcript = _game(config)
     transcript["noise_stds"] = transcript["noise_stds"] / 1.01
-    alarms = raised(audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)))
+    alarms = raised(_of(config, facts, transcript))
     assert list(alarms) == ["composition"]
     assert "Not all rounds were composed" in alarms["composition"]
 
@@ -97,7 +100,7 @@ def test_alarms_are_rare_where_all_is_well(config):
     raised = 0
     for seed in range(40):
         facts, transcript = _game(config, seed=seed)
-        raised += bool(audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)).alarms)
+        raised += bool(_of(config, facts, transcript).alarms)
     # A dozen alarms at 0.0001 each: one in forty reports happens one time in twenty at most.
     assert raised == 0
 
@@ -129,8 +132,7 @@ def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small):
 
 def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small):
     config = small({"training.rounds": ROUNDS, "trials.count": 1, "audit.attacks": "none"})
-    facts, transcript = _game(config, trials=1)
-    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
+    report = _of(config, *_game(config, trials=1))
     assert report.attack.advantage is report.attack.interval is None
     assert report.details.empirical.epsilon.advantage is None
     text = json.dumps(report.report, allow_nan=False)
@@ -151,8 +153,7 @@ def sampled(small):
 
 @pytest.mark.slow
 def test_sampled_steps_are_predicted_to_reach_their_bound(sampled):
-    facts, transcript = _sampled_game(sampled)
-    report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
+    report = _of(sampled, *_sampled_game(sampled))
     json.dumps(report.report, allow_nan=False)
     prediction, limit = report.details.prediction, report.row.limit
     assert report.alarms == 0
@@ -166,11 +167,6 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled):
     assert off < 4 * report.attack.standard_error
     assert report.details.mechanism.sampling_rate == 0.1
 
-
-@pytest.mark.slow
-def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled):
-    facts, transcript = _sampled_game(sampled)
-    report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
     epsilon = report.details.empirical.epsilon
     # Every gradient uses up the sensitivity, so that theory's own epsilon comes back.
     assert epsilon.sensitivity_exact == pytest.approx(report.row.limit.epsilon)
@@ -183,7 +179,7 @@ def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled):
 @pytest.mark.slow
 def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled):
     facts, transcript = _sampled_game(sampled, strength=2.0)
-    alarms = raised(audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)))
+    alarms = raised(_of(sampled, facts, transcript))
     assert {"advantage", "world_d"} <= set(alarms)
     assert "gaussian" not in alarms
     assert "do not follow sampled steps" in alarms["world_d"]
@@ -194,8 +190,7 @@ def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled):
 def test_alarms_are_rare_under_sampling_where_all_is_well(sampled):
     p_values, raised = [], 0
     for seed in range(40):
-        facts, transcript = _sampled_game(sampled, seed=seed)
-        report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
+        report = _of(sampled, *_sampled_game(sampled, seed=seed))
         raised += bool(report.alarms)
         fit = report.details.prediction.fit
         p_values += [each.p_value for each in (fit.world_d, fit.world_d_prime) if each]
@@ -210,7 +205,7 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small):
         | {"privacy.neighbouring": "replace"}
     )
     facts, transcript = _sampled_game(config)
-    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.005))
+    report = _of(config, facts, transcript, 0.005)
     assert report.details.empirical.epsilon.sensitivity is None
     assert report.details.empirical.epsilon.sensitivity_exact is None
     assert report.alarms == 0
@@ -222,7 +217,7 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small):
 def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled):
     facts, transcript = _game(sampled)
     with pytest.raises(InputError, match="no array 'present_norms'"):
-        audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
+        _of(sampled, facts, transcript)
 
 
 @pytest.fixture
@@ -246,7 +241,7 @@ def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(step
 def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping):
     facts, transcript = _game(stepping)
     transcript["log_odds"] = 50 * transcript["log_odds"]
-    report = audit.assemble(AuditedRun(stepping, facts, transcript, 0.95, 0.005))
+    report = _of(stepping, facts, transcript, 0.005)
     assert report.attack.delta_prime > report.details.bounds.tail_probability
     assert report.alarms == 0
     assert "linearised" in report.details.empirical.lower_bounds["gaussian"].reason
@@ -293,8 +288,7 @@ def everywhere(small):
 
 
 def test_every_vantage_stands_beside_its_own_bound(everywhere):
-    facts, transcript = _everywhere(everywhere)
-    report = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01))
+    report = _of(everywhere, *_everywhere(everywhere))
     rows = report.rows
     assert list(rows) == ["server", "participant", "released-model"]
     # 5 is the noise of every round against one record; nothing hides it from the server.
@@ -319,7 +313,7 @@ def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small):
     )
     facts, transcript = _everywhere(config, strength=2.5)
     # The game was played against the noise towards a participant; the server has less before it.
-    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
+    report = _of(config, facts, transcript)
     assert set(raised(report)) == {"advantage_server"}
     assert "the vantage server" in raised(report)["advantage_server"]
     assert report.rows["server"].standing == "contradicted"
@@ -343,7 +337,7 @@ def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(neighbouri
         ratios = np.where(joined & worlds, np.inf, np.log(1 - q))
     ones = np.ones((TRIALS, rounds))
     transcript |= {"log_odds": np.cumsum(ratios, axis=1), "noise_stds": 0 * ones}
-    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
+    report = _of(config, facts, transcript)
     assert report.details.prediction.advantage == pytest.approx(1 - (1 - q) ** rounds)
     assert report.rows["server"].attack.near_prediction
     assert report.alarms == 0
@@ -355,7 +349,7 @@ def test_the_released_models_log_odds_raise_no_alarm(everywhere):
     config = everywhere.model_copy(update={"federation": place})
     facts, transcript = _game(config)
     transcript["log_odds"] = 5 * transcript["log_odds"]
-    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
+    report = _of(config, facts, transcript)
     assert report.alarms == 0
     assert report.details.empirical.lower_bounds["gaussian"].epsilon == 0
     assert any("only the released model" in warning for warning in doubts(report))

@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedsim import client_app, server_app
 from fedsim.audits.run import guarantee
-from fedsim.audits.run import report as results
-from fedsim.configuration import to_run_config
 from fedsim.configuration.files import load
 from fedsim.deployment import kit
 from fedsim.federation.client import admission
 from fedsim.federation.runs import ledger, run_transcript, spending
 from fedsim.federation.runs.batches import Batches
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.plan import preflight
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -77,21 +71,20 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
 
 
-def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(small, tmp_path):
+def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
+    small, tmp_path, reported
+):
     one = {"trials.count": 1}
     local = {"federation.trust": "local", "federation.vantage": "server", "audit.attacks": "all"}
     config = small(SYSTEM | one | local)
-    directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    for node, context in grid.contexts.items():
-        said = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
-        context.node_config.update(said | {"state-path": str(tmp_path / f"state-{node}")})
-    server_app.carry_out(grid, preflight(config), directory)
+    said = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
+    directory, written = reported(
+        config, lambda node: said | {"state-path": str(tmp_path / f"state-{node}")}
+    )
     events = (directory.path / "events.jsonl").read_text()
     assert '"uncompared": [0, 1, 2]' in events  # a digest of records would be one more release
     found = directory.read_arrays("transcript.npz")
     assert not {*run_transcript.LOSS_ATTACK, *run_transcript.LOSSES} & found.keys()
-    written = results.read(directory)
     assert written.details.membership_inference == {}
     console = Console(record=True, width=800)
     console.print(terminal.told(first.told(written, first.About()), verbose=True))
@@ -104,12 +97,9 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(small
 
 
 @pytest.mark.parametrize("trials", [1, 8])
-def test_the_report_of_a_real_run_states_everything_that_it_released(trials, small, tmp_path):
+def test_the_report_of_a_real_run_states_everything_that_it_released(trials, small, reported):
     config = small(SYSTEM | {"trials.count": trials, "trials.batch": 4})
-    directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.carry_out(grid, preflight(config), directory)
-    written = results.read(directory)
+    directory, written = reported(config)
     expected = of(config).released
     assert expected is not None
     assert expected.vantages["server"] == math.inf
