@@ -1,13 +1,11 @@
 """The audit of canary scores: what planted canaries prove about the epsilon of one training."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, FiniteFloat, ValidationError
 
 import fedsim
 from adversaries.arrays import Bools, Floats
@@ -21,11 +19,8 @@ from fedsim.audits.results.conditions import SCORES
 from fedsim.audits.results.measured import Bound
 from fedsim.audits.results.numbers import REALS
 from fedsim.audits.results.rows import Row, View
-from fedsim.common import reading
-
-COLUMNS = ("included", "score")
-CANARY = "canary"
-"""Column of the canaries' names, which a file may have."""
+from fedsim.learning.data import csv_file
+from fedsim.learning.data.columns import number_of
 
 UNSUPPORTED = (
     "scores of canaries may disprove a claim, but cannot support it: they do not show the noise"
@@ -100,53 +95,27 @@ def of_arrays(scores: Any) -> Scores:
     return coins.astype(np.bool_), values.astype(np.float64)
 
 
-class _Row(BaseModel):
-    """A canary's row in a file of scores."""
-
-    included: Literal["0", "1"]
-    score: FiniteFloat
-
-
 def read_scores(path: Path) -> Scores:
     """Return the scores of a CSV file, whose rows are the canaries of one training."""
-    try:
-        rows = _rows(path)
-    except InputError:
-        raise
-    except (csv.Error, *reading.DAMAGE) as error:
-        why = reading.reason(error)
-        raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
-    coins = np.array([row.included == "1" for row in rows])
-    return coins, np.array([row.score for row in rows])
-
-
-def _rows(path: Path) -> list[_Row]:
-    rows, names = [], set()
-    # Spreadsheets start their files with a byte order mark.
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file)
-        header = [name.strip() for name in next(lines, [])]
-        if "trial" in header:
-            raise InputError(f"'{path}' has a column 'trial'; give the rows of one training alone")
-        for name in (*COLUMNS, CANARY):
-            if header.count(name) > 1:
-                raise InputError(f"'{path}' has {header.count(name)} columns '{name}'; keep one")
-        for line in filter(None, lines if {*COLUMNS} <= {*header} else ()):
-            place = f"'{path}', line {lines.line_num}"
-            if len(line) > len(header):
-                raise InputError(f"{place}: more fields than the header has; give one score a row")
-            cells = dict(zip(header, map(str.strip, line), strict=False))
-            # The bounds count each row as a fair coin of its own.
-            if CANARY in header and (canary := cells.get(CANARY, "")) in names:
-                raise InputError(f"{place}: canary '{canary}' again; give one row for each canary")
-            names.add(cells.get(CANARY, ""))
-            try:
-                rows.append(_Row.model_validate({name: one for name, one in cells.items() if one}))
-            except ValidationError as error:
-                first = error.errors()[0]
-                raise InputError(f"{place}: {first['loc'][0]}: {first['msg']}") from None
-    if not rows:
+    columns, _ = csv_file.read(path)
+    if "trial" in columns:
+        raise InputError(f"'{path}' has a column 'trial'; give the rows of one training alone")
+    if not columns.keys() >= {"included", "score"} or not columns["included"]:
         raise InputError(
             f"'{path}' has no columns 'included' and 'score' with rows; give a CSV with these two"
         )
-    return rows
+    # The bounds count each row as a fair coin of its own.
+    names, coins = columns.get("canary", ()), np.array(columns["included"])
+    if len(set(names)) < len(names):
+        raise InputError(f"'{path}' names a canary twice; give one row for each canary")
+    scores = np.array([number_of(each) for each in columns["score"]])
+    for name, right, wanted in (
+        ("included", np.isin(coins, ("0", "1")), "0 or 1"),
+        ("score", np.isfinite(scores), "a finite number"),
+    ):
+        if not right.all():
+            row, value = int(right.argmin()), columns[name][int(right.argmin())]
+            raise InputError(
+                f"'{path}': '{name}' of row {row + 1} is {value[:40]!r}; give {wanted}"
+            )
+    return coins == "1", scores

@@ -51,7 +51,7 @@ def test_a_spreadsheets_mark_is_no_part_of_a_column_and_huge_scores_have_squares
 def test_bad_input_is_one_line(fedsim, tmp_path):
     good = _scores(tmp_path / "good.csv", [(0, 1.0), (1, 2.0)])
     cases = [
-        ((tmp_path / "no.csv", "--delta", "1e-5"), "cannot read scores"),
+        ((tmp_path / "no.csv", "--delta", "1e-5"), "cannot be read"),
         ((good, "--delta", "2"), "delta is 2"),
         ((good, "--delta", "1e-5", "--confidence", "1"), "confidence is 1"),
         ((good, "--delta", "1e-5", "--guesses", "3"), "3 guesses about 2 canaries"),
@@ -59,14 +59,14 @@ def test_bad_input_is_one_line(fedsim, tmp_path):
     for header, rows, complaint in (
         ("a,b", [(0, 1.0)], "no columns 'included' and 'score'"),
         ("included,score", [], "no columns 'included' and 'score' with rows"),
-        ("included,score", [(1, 1.0), (2, 1.0)], "line 3: included: Input should be '0' or '1'"),
-        ("included,score", [(1, "high")], "line 2: score: Input should be a valid number"),
-        ("included,score", [(1, "nan")], "line 2: score: Input should be a finite number"),
-        ("included,score", [(1,)], "line 2: score: Field required"),
+        ("included,score", [(1, 1.0), (2, 1.0)], "'included' of row 2 is '2'; give 0 or 1"),
+        ("included,score", [(1, "high")], "'score' of row 1 is 'high'; give a finite number"),
+        ("included,score", [(1, "nan")], "'score' of row 1 is 'nan'"),
+        ("included,score", [(1,)], "line 2 of"),
         ("trial,included,score", [(0, 1, 1.0)], "give the rows of one training alone"),
-        ("included,score,included", [(1, 1.0, 0)], "has 2 columns 'included'; keep one"),
-        ("canary,included,score", [("a", 1, 1.0), ("a", 0, 2.0)], "line 3: canary 'a' again"),
-        ("included,score", [(1, 1.0, 0)], "line 2: more fields than the header has"),
+        ("included,score,included", [(1, 1.0, 0)], "give each a different name"),
+        ("canary,included,score", [("a", 1, 1.0), ("a", 0, 2.0)], "names a canary twice"),
+        ("included,score", [(1, 1.0, 0)], "has 3 values separated by"),
     ):
         path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)
         cases.append(((path, "--delta", "1e-5"), complaint))
