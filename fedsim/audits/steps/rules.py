@@ -159,27 +159,24 @@ OF_RUNS = (
     Rule(
         "data-dependent-divisor",
         lambda seen: "; ".join(seen.unlike),
-        "{0}: the release reveals the number of records, and the scale of the noise changes with "
-        "it. Opacus takes the divisor int(n / m) and the rate 1 / m from the number of records n, "
-        "with m = ceil(n / b) batches of b",
-        "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
-        "choose a number of records n with which the divisor and m are those of n - 1",
+        "{0}: the release reveals the number of records. Opacus takes the divisor int(n / m) and "
+        "the rate 1 / m from the number of records n, with m = ceil(n / b) batches of b",
+        "fix the number of steps and optimizer.expected_batch_size beforehand, or choose a number "
+        "of records n with which the divisor and m are those of n - 1",
     ),
     Rule(
         "data-dependent-records",
         lambda seen: seen.displaced if seen.displaced > 1 else 0,
-        "if one record of the data changes, {0} of the loader's records change: the data set holds "
-        "a record several times, or the loop reads the data before the first noisy step, to scale "
-        "or to choose records",
+        "if one record changes, {0} of the loader's records change: a record is there several "
+        "times, or the loop scales or chooses records by the data",
         "hold each record once, and take means, scales and choices from public data",
     ),
     Rule(
         "record-moves-step",
         lambda seen: seen.influence if seen.entangled else None,
-        "with one record replaced and the noise subtracted, a step's sum moved by {0.moved:.3g} C "
-        "and {0.gradients} of its gradients changed; with half of all records replaced, {0.strays} "
-        "more gradients of a step changed than it had replaced records. If each record is in one "
-        "gradient, clipped to C, at most 2 C, one gradient and no more change",
+        "with one record replaced, a step's sum moved by {0.moved:.3g} C, without noise, and "
+        "{0.gradients} of its gradients changed; with half of them replaced, {0.strays} more "
+        "gradients changed than records. One gradient a record, clipped to C, moves at most 2 C",
         "compute each record's gradient from that record alone, and clip it once: average the "
         "gradients of augmented copies before clipping",
     ),
@@ -193,22 +190,19 @@ OF_RUNS = (
         "untold-steps",
         _untold,
         "no accountant recorded {0} of {1} steps",
-        "take every step with Opacus's optimizer, and leave the accountant's hook attached to it, "
-        "as PrivacyEngine.make_private does",
+        "leave the accountant's hook attached to the optimizer, as make_private does",
     ),
     Rule(
         "realised-noise",
         lambda seen: seen.noise_off,
-        "{0} the noise is {1.low:.3g} to {1.high:.3g} times the configured noise "
-        "(chi-square, 99.99 % for all steps and tensors together)",
+        "{0} the noise is {1.low:.3g} to {1.high:.3g} times the configured noise (99.99 %)",
         "let Opacus's optimizer alone add noise, once for each step",
     ),
     Rule(
         "adaptive-clipping",
         _adaptive,
         "the clipping norm {0} has no noise and is in no accountant",
-        "fix the clipping norm or its schedule beforehand, or add noise to the number that sets "
-        "it, and account for that noise",
+        "fix the clipping norm or its schedule beforehand",
     ),
     Rule(
         "no-noise",
@@ -219,16 +213,15 @@ OF_RUNS = (
     Rule(
         "unreleased-change",
         _unreleased,
-        "with other data but the same released steps, the final model still differs (tensor {0}): "
-        "something without noise changes it",
+        "with other data but the same released steps, the final model still differs (tensor {0})",
         "let Opacus's optimizer train every parameter that learns, freeze the others, and take "
         "buffers, learning rates and stopping from public data",
     ),
     Rule(
         "seeded-noise",
         lambda seen: seen.seeded,
-        "runs with different seeds, or two steps, have the same noise, or the same in other places "
-        "or with the other sign: the loop sets its own seed, or uses noise again",
+        "runs with different seeds, or two steps, have the same noise, in other places too or with "
+        "the other sign",
         "draw all noise from one generator without a constant seed, and never set it back",
     ),
     Rule(
@@ -245,16 +238,16 @@ OF_STEPS = (
     Rule(
         "sampler",
         lambda seen: seen.recorded and _other_sampler(seen),
-        "the accountant assumes that every record joins a batch independently with probability "
-        "{0:g}, but batches come from {1}. Its amplification by sampling is not proven",
+        "the accountant assumes Poisson samples of rate {0:g}, but batches come from {1}. "
+        "Amplification by sampling is not proven",
         SAMPLER,
         "caution",
     ),
     Rule(
         "sampler",
         lambda seen: (most := max([1, *(step.accumulated for step in seen.steps)])) > 1 and most,
-        "one step combines {0} batches, and a record may be in several of them. The accountant's "
-        "rate is for one batch, so that its amplification is not proven",
+        "one step combines {0} batches, and a record may be in several of them. Amplification by "
+        "sampling is not proven",
         SAMPLER,
         "caution",
     ),
@@ -282,32 +275,28 @@ OF_STEPS = (
     Rule(
         "clipping",
         _unclipped,
-        "in {0} of {1} steps the noised sum is not the sum of each record's clipped gradient: a "
-        "record's contribution may exceed the norm that scales the noise",
+        "in {0} of {1} steps the noised sum is not the sum of each record's clipped gradient",
         CLIP,
     ),
     Rule(
         "clipping",
         _too_long,
-        "the clipped sum is up to {0:.4g} times as long as the sum of {1} clipped gradients can "
-        "be. Gradients are clipped to more than the norm that scales the noise, or each part of "
-        "the model is clipped by itself",
+        "the clipped sum is up to {0:.4g} times as long as that of {1} clipped gradients can be: "
+        "they are clipped to more than the norm that scales the noise, or part by part",
         CLIP,
     ),
     Rule(
         "data-dependent-divisor",
         _divisor_of_a_neighbour,
-        "the divisor is {0:g}, but {1:g} with one record fewer, so that the scale of the noise "
-        "tells the two apart. No epsilon here covers that. If the size of the data set is public "
-        "(a record is replaced by one that adds nothing), record with size_public=True",
+        "the divisor is {0:g}, but {1:g} with one record fewer, which no epsilon here covers. If "
+        "the size of the data set is public, record with size_public=True",
         EXPECTED,
     ),
     Rule(
         "data-dependent-divisor",
         lambda seen: seen.divides_by_batch,
-        "the divisor is the size of the drawn batch, which depends on the records. Neighbours then "
-        "also differ in the scale of sum and noise, which no accountant here covers; divide by the "
-        "expected size",
+        "the divisor is the size of the drawn batch, so that neighbours also differ in the scale "
+        "of the noise, which no accountant here covers",
         EXPECTED,
     ),
     Rule(
@@ -320,8 +309,7 @@ OF_STEPS = (
     Rule(
         "rebuilt-accountant",
         _uncounted,
-        "the accountant counts {0} of {1} steps: it was restarted{2}, and its last answer covers "
-        "only the last engine; this audit composes all steps",
+        "the accountant counts {0} of {1} steps: it was restarted{2}; this audit composes all",
         "keep one PrivacyEngine, or load the accountant's state into the next one",
         "caution",
     ),
@@ -332,15 +320,16 @@ OF_STEPS = (
 # Reasons of a verdict
 
 UNKNOWN = (
-    "theory does not know the loop. Theory covers loops in which Opacus's optimizer takes every "
-    "step, and which return the model that these steps made"
+    "theory covers only loops in which Opacus's optimizer takes every step, and which return the "
+    "model that these steps made"
 )
 
 UNKNOWNS: Mapping[str, Found] = {
     "besides its weights, the model has numbers that differ between honest runs ({0}); return a "
     "state dict of weights alone": lambda seen: "; ".join(seen.beside),
-    "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
-    "theory covers no other noise": lambda seen: bool(seen.steps) and not seen.one_scale,
+    "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4)": (
+        lambda seen: bool(seen.steps) and not seen.one_scale
+    ),
     "two runs with one seed on the same records end with different models": (
         lambda seen: seen.changed is None
     ),
@@ -356,8 +345,7 @@ DOUBTS: Mapping[str, Found] = {
     "the loader has {0} records and the data {1}, so that a record may be there twice": (
         lambda seen: (size := seen.present[0].size) > seen.records and (size, seen.records)
     ),
-    "a step sums more or fewer gradients than the loader drew records for it; take one gradient of "
-    "each": lambda seen: any(
+    "a step sums more or fewer gradients than the loader drew records for it": lambda seen: any(
         None not in (step.rows, step.batch) and step.rows != step.batch for step in seen.steps
     ),
     "the audit cannot tell how far one record moves a step: {0}": (
