@@ -22,8 +22,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app import game, loading, records, rules
-from fedsim.audits.app.execution import AuditedApp
-from fedsim.audits.app.facts import AppFacts
+from fedsim.audits.app.execution import AppFacts, AuditedApp
 from fedsim.audits.app.game import Observed
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding

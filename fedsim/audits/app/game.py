@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from adversaries.arrays import Bools, Floats
-from fedsim.audits.app.execution import AuditedApp
-from fedsim.audits.app.facts import UNBOUNDED_WEIGHT, AppFacts, ClientRun, Script
+from fedsim.audits.app.execution import UNBOUNDED_WEIGHT, AppFacts, AuditedApp, Script
+from fedsim.audits.app.records import ClientRun
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message, RecordDict
 
 from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
-from fedsim.audits.app.facts import ClientRun, model_of
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.loop.contract import carried
 from fedsim.audits.loop.running import observed_run
@@ -54,6 +54,26 @@ UNMOVED = (
 
 
 # In the app's process
+
+
+@dataclass(frozen=True)
+class ClientRun:
+    """The training of one client in an honest run."""
+
+    run: ObservedRun
+    rounds: int
+    bare: int
+    echo: float
+
+
+def model_of(content: RecordDict) -> ArrayRecord:
+    """Return a message's one model. Raises AppFailedError if it holds more, or none."""
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise AppFailedError(
+            f"a message holds {len(records)} models; this audit needs exactly one in each message"
+        )
+    return records[0]
 
 
 class ClientWatch(LoopWatch):

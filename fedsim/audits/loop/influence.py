@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from adversaries.arrays import Bools
-from fedsim.audits.loop.worlds import LOUD, VERY_LOUD, Data, crafted_features, rare_and_common
+from fedsim.audits.loop.contract import LOUD, VERY_LOUD, Data, crafted_features, rare_and_common
 from fedsim.audits.steps.observation import Influence
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.common.randomness import StreamRole, generator

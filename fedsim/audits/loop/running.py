@@ -20,9 +20,18 @@ from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, set_seeds
 from fedsim.audits.loop import contract
 from fedsim.audits.loop.attack import Direction, Features, learnt
-from fedsim.audits.loop.contract import Function, Tensor, carried, loaded, tensors
+from fedsim.audits.loop.contract import (
+    Data,
+    Function,
+    Neighbours,
+    Tensor,
+    carried,
+    drawn,
+    loaded,
+    pairs,
+    tensors,
+)
 from fedsim.audits.loop.influence import Training, contents, influence
-from fedsim.audits.loop.worlds import Data, Neighbours, drawn, pairs
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
 from fedsim.audits.steps.observation import Influence, Observation, ObservedRun

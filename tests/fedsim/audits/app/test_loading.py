@@ -10,8 +10,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
-from fedsim.audits.app.execution import opened
-from fedsim.audits.app.facts import Script
+from fedsim.audits.app.execution import Script, opened
 from fedsim.audits.child_process.channel import AppFailedError
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fedsim.audits.app.audit import audit_directory
-from fedsim.audits.app.facts import ClientRun
-from fedsim.audits.app.records import judged
+from fedsim.audits.app.records import ClientRun, judged
 from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.results.rows import audit_view
 from fedsim.audits.steps.observation import ObservedRun

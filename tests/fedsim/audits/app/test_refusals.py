@@ -9,8 +9,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app.audit import audit, audit_directory
-from fedsim.audits.app.execution import opened
-from fedsim.audits.app.facts import Script
+from fedsim.audits.app.execution import Script, opened
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Verdict
 

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import (
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.app.audit import ClientTheory
-from fedsim.audits.app.facts import AppFacts
+from fedsim.audits.app.execution import AppFacts
 from fedsim.audits.app.game import Observed
 from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Finding

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedsim.audits.loop.worlds import Data, pairs
+from fedsim.audits.loop.contract import Data, pairs
 from fedsim.audits.steps.classes import LoopWatch, unwrap
 from fedsim.audits.steps.observation import Observation
 from fedsim.learning.data import load

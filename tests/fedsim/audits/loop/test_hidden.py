@@ -15,10 +15,9 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from fedsim.audits.child_process.channel import set_seeds
-from fedsim.audits.loop.contract import loaded, tensors
+from fedsim.audits.loop.contract import Data, drawn, loaded, tensors
 from fedsim.audits.loop.influence import contents
 from fedsim.audits.loop.running import Loop, same_first_network
-from fedsim.audits.loop.worlds import Data, drawn
 from fedsim.audits.steps.rules import DOUBTS, findings, reasons
 from fedsim.audits.steps.theory import epsilon
 from tests.console import run

@@ -10,9 +10,8 @@ from adversaries.errors import InputError
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.loop.audit import audit_loop, judged, measure
-from fedsim.audits.loop.contract import loaded
+from fedsim.audits.loop.contract import drawn, loaded
 from fedsim.audits.loop.running import Loop, LoopOrder, opened
-from fedsim.audits.loop.worlds import drawn
 from fedsim.reports.kinds import audited as words
 from tests.console import run
 

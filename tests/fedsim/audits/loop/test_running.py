@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.loop.contract import loaded
+from fedsim.audits.loop.contract import Data, loaded, pairs
 from fedsim.audits.loop.running import Loop, LoopTrials
-from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.steps.observation import Observation
 from fedsim.audits.steps.rules import broken
 from fedsim.audits.steps.theory import epsilon

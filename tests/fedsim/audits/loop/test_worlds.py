@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.audits.loop.worlds import Data, drawn, pairs
+from fedsim.audits.loop.contract import Data, drawn, pairs
 from fedsim.privacy.mechanism import Neighbouring
 from tests.console import run
 
