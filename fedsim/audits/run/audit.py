@@ -37,7 +37,7 @@ from fedsim.audits.run.report import (
 from fedsim.configuration import Config, to_run_config
 from fedsim.configuration.federation import FederationConfig
 from fedsim.federation.runs import spending
-from fedsim.federation.runs.rows import LedgerRow
+from fedsim.federation.runs.ledger import LedgerRow
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust import Vantage
