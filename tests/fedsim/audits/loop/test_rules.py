@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +10,12 @@ import pytest
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.running import Loop
-from fedsim.audits.steps.classes import LoopWatch
 from fedsim.audits.steps.noise import NoiseSums
-from fedsim.audits.steps.observation import Observation, ObservedRun
 from fedsim.audits.steps.rules import findings
 from fedsim.audits.steps.theory import epsilon, mechanism
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops" / "opacus_loops.py"
-
-Observe = Callable[..., Observation]
 
 WRONG = {
     "weighted": "sampler",
@@ -79,27 +74,23 @@ RIGHT = {
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def broken(seen: Observation) -> set[str]:
+def broken(seen):
     return {each.rule for each in findings(seen) if each.breaks}
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_breaks_its_own_rule_and_no_other(
-    name: str, watch: LoopWatch, observe: Observe
-) -> None:
+def test_a_mistake_breaks_its_own_rule_and_no_other(name, watch, observe):
     seen = observe(Loop(loaded(f"{LOOPS}:{name}"), watch))
     assert broken(seen) == {WRONG[name]}
     # What is broken is never more private than the same loop done right.
     found = epsilon(seen, 1e-5)
     if name == "bias_without_noise":
         assert found == math.inf
-    assert found is None or found >= RIGHT["correct"] - 1e-3  # type: ignore[operator]
+    assert found is None or found >= RIGHT["correct"] - 1e-3
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(
-    name: str, watch: LoopWatch, observe: Observe
-) -> None:
+def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(name, watch, observe):
     seen = observe(Loop(loaded(f"{LOOPS}:{name}"), watch))
     assert broken(seen) == set()
     assert epsilon(seen, 1e-5) == (RIGHT[name] and pytest.approx(RIGHT[name], abs=1e-3))
@@ -108,12 +99,10 @@ def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(
     assert advice == counted | (set() if name == "secure" else {"secure-noise"})
 
 
-def test_too_little_noise_in_some_steps_is_an_alarm_though_all_together_have_enough(
-    watch: LoopWatch, observe: Observe
-) -> None:
+def test_too_little_noise_in_some_steps_is_an_alarm_though_all_together_have_enough(watch, observe):
     seen = observe(Loop(loaded(f"{LOOPS}:correct"), watch))
 
-    def uneven(run: ObservedRun) -> ObservedRun:
+    def uneven(run):
         shares = (0.49, 2 - 0.49)  # of the energy, in turn
         steps = [
             replace(
@@ -130,9 +119,9 @@ def test_too_little_noise_in_some_steps_is_an_alarm_though_all_together_have_eno
 
 
 def test_a_norm_that_stays_is_no_adaptive_clipping_where_the_multiplier_varies(
-    watch: LoopWatch,
-    observe: Observe,
-) -> None:
+    watch,
+    observe,
+):
     seen = observe(Loop(loaded(f"{LOOPS}:correct"), watch))
     first, *others = seen.present
     louder = tuple(
@@ -143,26 +132,20 @@ def test_a_norm_that_stays_is_no_adaptive_clipping_where_the_multiplier_varies(
     assert "adaptive-clipping" not in broken(varied)
 
 
-def test_a_loop_that_keeps_records_by_chance_is_not_known(
-    watch: LoopWatch, observe: Observe
-) -> None:
+def test_a_loop_that_keeps_records_by_chance_is_not_known(watch, observe):
     """Its divisor follows how many it kept, and so do its rate and number of steps."""
     seen = observe(Loop(loaded(f"{LOOPS}:kept_by_chance"), watch))
     assert epsilon(seen, 1e-5) is None
     assert mechanism(seen) is None
 
 
-def test_a_full_batch_is_right_where_the_other_world_has_as_many_records(
-    watch: LoopWatch, observe: Observe
-) -> None:
+def test_a_full_batch_is_right_where_the_other_world_has_as_many_records(watch, observe):
     seen = observe(Loop(loaded(f"{LOOPS}:full_batch"), watch), Neighbouring.REPLACE)
     assert broken(seen) == set()
     assert epsilon(seen, 1e-5) is not None
 
 
-def test_passes_over_the_data_that_are_cut_short_count_as_begun(
-    watch: LoopWatch, observe: Observe
-) -> None:
+def test_passes_over_the_data_that_are_cut_short_count_as_begun(watch, observe):
     """A record is in few of them by chance, and may be in all."""
     seen = observe(Loop(loaded(f"{LOOPS}:cut_short"), watch))
     passes = seen.present[0].epochs

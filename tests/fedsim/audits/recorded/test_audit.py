@@ -181,29 +181,6 @@ def test_without_noise_epsilon_is_infinite_and_belief_certain():
         assert "no noise" in texts(report, severity)
 
 
-def half_precision(std, claimed, seed=0):
-    """Return a server's transcript of a float16 model of weights N(0, 1), as Flower computes it."""
-    generator = np.random.default_rng(seed)
-    model, seen = generator.standard_normal(3000).astype(np.float16), []
-    config = SERVER | {"clipping_norm": 1.0}
-    config |= {"noise_multiplier": claimed * NODES, "weighted_by": "one"}
-    for round in range(1, 4):
-        sent = [
-            (model + 0.01 * generator.standard_normal(3000)).astype(np.float16)
-            for _ in range(NODES)
-        ]
-        total = np.zeros_like(model)
-        for one in sent:
-            length = float(np.linalg.norm((one - model).astype(np.float64)))
-            total += (model + (one - model) * np.float16(min(1, 1 / length))) * (1 / NODES)
-        total += generator.normal(0, std, 3000).astype(np.float16)
-        replies = {10 + node: NodeReply({"w": one}, 1.0) for node, one in enumerate(sent)}
-        seen.append(ObservedRound(round, {"w": model}, replies, aggregate={"w": total},
-                                  mechanism=config))  # fmt: skip
-        model = total
-    return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
-
-
 DISTRIBUTIONS = {
     "normal": lambda generator, size: generator.standard_normal(size),
     "laplace": lambda generator, size: generator.laplace(0, math.sqrt(0.5), size),
@@ -211,10 +188,11 @@ DISTRIBUTIONS = {
 }
 
 
-def stored(dtype, arrays, std, seed, drawn="normal"):
+def stored(dtype, arrays, std, seed, drawn="normal", claimed=None):
     """Return a server's transcript of ten rounds of a model of this precision.
 
     arrays: the largest weight and the size of each. Only what is released is rounded.
+    claimed: deviation of the noise that is claimed; None: what it is.
     """
     generator, seen = np.random.default_rng(seed), []
     model = {
@@ -222,7 +200,7 @@ def stored(dtype, arrays, std, seed, drawn="normal"):
         for name, (spread, size) in arrays.items()
     }
     config = SERVER | {"clipping_norm": 1.0}
-    config |= {"noise_multiplier": std * NODES, "weighted_by": "one"}
+    config |= {"noise_multiplier": (claimed or std) * NODES, "weighted_by": "one"}
     for round in range(1, 11):
         replies, after = {}, {name: array.astype(float) for name, array in model.items()}
         for node in range(NODES):
@@ -272,7 +250,8 @@ def test_what_rounding_leaves_over_of_large_weights_accuses_no_array():
 
 def test_noise_below_rounding_is_neither_confirmed_nor_denied():
     for std in (0.0, 1e-4):
-        report = report_of(half_precision(std, 1e-4), claimed_epsilon=1e6)
+        transcript = stored("float16", {"w": (1.0, 3000)}, std, 0, claimed=1e-4)
+        report = report_of(transcript, claimed_epsilon=1e6)
         assert report["details"]["release"]["noise"] == "hidden"
         assert "rounding hides the noise" in texts(report, "caution")
         assert not texts(report, "alarm")
