@@ -64,7 +64,6 @@ class AuditReport(Generic[Details]):
     """Number of findings that contradict what was configured, declared or claimed."""
     details: Details
     versions: Mapping[str, str]
-    """Versions of the packages that took part."""
 
     @property
     def row(self) -> Row:

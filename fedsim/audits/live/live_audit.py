@@ -93,12 +93,10 @@ class CanaryFindings:
     """Signal of one canary in one training so far; None where `reason` says why not."""
     interval: list[float]
     reason: str | None
-    """Why there is no signal; None if there is one."""
     claimed_mu: float | None
     """Signal that the claimed noise allows."""
     canaries: int
     belief: float | None
-    """Mean belief in a canary's true state."""
 
     @property
     def least(self) -> float | None:
@@ -430,6 +428,10 @@ class LiveAudit:
             belief=watch.belief(),
         )
 
+    def noise_limits(self, confidence: float) -> dict[str, float]:
+        """Return the largest possible noise of sums and messages over the claimed, by name."""
+        return {} if self.noise is None else self.noise.limits(confidence)
+
     def level(self, confidence: float) -> float:
         """Return the confidence of one look at which all planned looks together have this one."""
         if self.challenged:
@@ -461,7 +463,7 @@ class LiveAudit:
         rho_beta = identifiability.rho_beta_of_epsilon(epsilon)
         look = Look(trials, before.round, epsilon, rho_beta, training.missed)
         if not self.challenged:
-            limits = {} if self.noise is None else self.noise.limits(self._confidence)
+            limits = self.noise_limits(self._confidence)
             found = self.canary_findings(self._confidence)
             return replace(look, noise_at_most=limits, canaries=found)
         memory = self._remembered(training.memory, before, now, present)

@@ -65,9 +65,7 @@ class Beliefs:
     rounds: list[int]
     """Rounds of the last batch of trials."""
     mean_by_round: list[float]
-    """Mean belief after each of these rounds."""
     highest_by_round: list[float]
-    """Highest belief after each of these rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +77,7 @@ class LiveDetails:
     rounds: int
     """Rounds of the longest observed training."""
     missed: int
-    """Number of rounds that the auditor did not see."""
     single: bool
-    """Whether the run has a single training."""
     trials: int
     released_epsilon: float | None
     """Epsilon of everything released together; None where the noise comes from the seed."""
@@ -140,35 +136,30 @@ def _details(
     audit: LiveAudit, facts: TranscriptFacts, last: Sequence[Look], confidence: float
 ) -> LiveDetails:
     config, everything = audit.config, audit.everything()
-    limits = None if audit.noise is None else audit.noise.limits(confidence)
-    epsilon = None
+    epsilon = belief = None
     if everything is not None and adds_up(audit.run.privacy.noise_source):
         epsilon = PLD.epsilon(everything, audit.run.privacy.delta)
+    if last:
+        final = np.concatenate([look.log_odds for look in last])
+        course = audit.beliefs[last[-1].trials.start]
+        belief = Beliefs(
+            mean=float(expit(final).mean()),
+            log_odds=final.tolist(),
+            rounds=[look.round for look in course],
+            mean_by_round=[float(expit(look.log_odds).mean()) for look in course],
+            highest_by_round=[float(expit(look.log_odds).max()) for look in course],
+        )
     return LiveDetails(
         facts=facts,
         rounds_planned=None if config is None else config.training.rounds,
         rounds=audit.rounds,
         missed=audit.missed,
         single=config is not None and config.trials.count == 1,
-        trials=sum(len(belief.trials) for belief in last),
+        trials=sum(len(look.trials) for look in last),
         released_epsilon=epsilon,
-        belief=_beliefs(audit, last),
-        noise_at_most=limits or None,
+        belief=belief,
+        noise_at_most=audit.noise_limits(confidence) or None,
         canaries=audit.canary_findings(confidence),
-    )
-
-
-def _beliefs(audit: LiveAudit, last: Sequence[Look]) -> Beliefs | None:
-    if not last:
-        return None
-    final = np.concatenate([belief.log_odds for belief in last])
-    course = audit.beliefs[last[-1].trials.start]
-    return Beliefs(
-        mean=float(expit(final).mean()),
-        log_odds=final.tolist(),
-        rounds=[belief.round for belief in course],
-        mean_by_round=[float(expit(belief.log_odds).mean()) for belief in course],
-        highest_by_round=[float(expit(belief.log_odds).max()) for belief in course],
     )
 
 
@@ -216,7 +207,7 @@ def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
     """
     measured = sum(watch is not None for watch in (audit.canaries, audit.noise))
     level = 1 - (1 - confidence) / max(1, measured)
-    ends = [] if audit.noise is None else [*audit.noise.limits(level).values()]
+    ends = [*audit.noise_limits(level).values()]
     signal = audit.canary_findings(level)
     if signal is not None and signal.claimed_mu is not None and (signal.least or 0.0) > 0:
         ends.append(signal.claimed_mu / signal.interval[0])
@@ -270,7 +261,7 @@ def _bounds(
     if signal is not None and signal.least is not None:
         bounds["canaries"] = gaussian.epsilon(max(0.0, signal.least), delta)
     if audit.noise is not None:
-        limits = audit.noise.limits(level)
+        limits = audit.noise_limits(level)
         if audit.config.federation.auditor_sees == "messages":
             limits.pop(noise_watch.SUM, None)
         least = min(limits.values(), default=math.inf)
@@ -286,13 +277,12 @@ def _alarms(audit: LiveAudit, scored: Scored | None, limit: Limit | None) -> lis
     alarms = []
     if scored is not None and limit is not None:
         low = estimators.advantage(*scored, ALARM_CONFIDENCE).interval.low
-        if low > limit.rho_alpha:
-            alarms.append(ABOVE.format(low, limit.rho_alpha))
+        alarms += [ABOVE.format(low, limit.rho_alpha)] * (low > limit.rho_alpha)
     canaries = audit.canary_findings(ALARM_CONFIDENCE)
     if canaries is not None and canaries.over:
         alarms.append(LOUD.format(canaries.interval[0], canaries.claimed_mu))
     if audit.noise is not None:
-        limits = audit.noise.limits(ALARM_CONFIDENCE)
+        limits = audit.noise_limits(ALARM_CONFIDENCE)
         alarms += noise_watch.alarms(audit.noise.accused(ALARM_CONFIDENCE), limits)
     return [each.removesuffix(".") for each in alarms]
 
@@ -320,29 +310,24 @@ def _detects(audit: LiveAudit, observed: Bools | None) -> list[float] | None:
 
     None where no round was observed.
     """
-    if audit.config is None or not audit.mechanisms():
+    mechanisms = audit.mechanisms()
+    if not mechanisms:
         return None
     shares = []
     if audit.noise is not None:
-        limit = audit.noise.limits(ALARM_CONFIDENCE).get(noise_watch.SUM, math.inf)
+        limit = audit.noise_limits(ALARM_CONFIDENCE).get(noise_watch.SUM, math.inf)
         shares.append(detectable.by_limit(limit))
-    if observed is not None:
-        shares.append(_share_by_worlds(audit, observed.size))
+    # Wins tell the noise only of whole, unsampled trainings.
+    if observed is not None and not audit.missed and not any(one.sampled for one in mechanisms):
+        signals = [
+            np.sqrt(sum((each.sensitivities / each.noise_stds) ** 2 for each in course)).min()
+            for course in audit.beliefs.values()
+            if course
+        ]
+        bound = max(map(identifiability.rho_alpha, mechanisms))
+        tail = significance(ALARM_CONFIDENCE) / 2
+        shares.append(detectable.by_wins(float(min(signals)), bound, observed.size, tail))
     return shares
-
-
-def _share_by_worlds(audit: LiveAudit, observed: int) -> float:
-    mechanisms = audit.mechanisms()
-    if audit.missed or any(each.sampled for each in mechanisms):
-        return 0.0
-    signals = [
-        np.sqrt(sum((each.sensitivities / each.noise_stds) ** 2 for each in course)).min()
-        for course in audit.beliefs.values()
-        if course
-    ]
-    bound = max(map(identifiability.rho_alpha, mechanisms))
-    tail = significance(ALARM_CONFIDENCE) / 2
-    return detectable.by_wins(float(min(signals)), bound, observed, tail)
 
 
 # The verdict

@@ -71,7 +71,6 @@ class LoopDetails:
 
     data: str
     target: str
-    """The target: "crafted" or "real"."""
     worlds: str
     neighbouring: Neighbouring
     records: int
@@ -82,8 +81,6 @@ class LoopDetails:
     noise: MeasuredNoise | None
     least_noise: str
     """Part of the noise that is less than configured, and gives epsilon; "" for none."""
-    missed_below: float | None
-    """Share of trainings without noise that all runs may have missed; None without such runs."""
     influence: Influence
     decisions: Decisions
 
@@ -124,62 +121,50 @@ class MeasuredLoop:
     def bounds(self, confidence: float) -> dict[str, EpsilonBound]:
         return _bounds(self.worlds, self.scores, self.curve, self.delta, confidence)
 
-    def view(self) -> View:
-        noise, off = self.noise, self.observation.noise_off is not None
-
-        def bounds(level: float) -> dict[str, float]:
-            return {name: bound.epsilon for name, bound in self.bounds(level).items()}
-
-        return View(
-            observer="loop",
-            limit=Limit.of_curve(self.epsilon, self.delta, "measured" if off else "theory"),
-            worlds=self.worlds,
-            scores=self.scores,
-            trials=len(self.worlds),
-            bounds=bounds,
-            noise=None if noise is None else noise.ratio,
-            detects=None if noise is None else [noise.seen_below],
-            note="" if noise is not None else "the noise itself was not observed",
-        )
-
-    @property
-    def details(self) -> LoopDetails:
-        seen, noise = self.observation, self.noise
-        won = np.where(self.worlds, 1.0, -1.0)  # an attack that wins all trials
-        most = _bounds(self.worlds, won, None, self.delta, ALARM_CONFIDENCE)
-        found = estimators.advantage(self.worlds, self.scores, self.confidence)
-        bounds = self.bounds(self.confidence)
-        return LoopDetails(
-            data=self.order.data,
-            target=self.order.target,
-            worlds=self.pair,
-            neighbouring=seen.neighbouring,
-            records=seen.records,
-            runs=self.runs,
-            provable=max(each.epsilon for each in most.values()),
-            noise=noise,
-            least_noise=seen.noise_off[0].strip(",") if seen.noise_off else "",
-            missed_below=None if noise is None else noise.missed_below,
-            influence=seen.influence,
-            decisions=Decisions.of(found, len(self.worlds), self.order.seed, bounds),
-        )
-
 
 def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
     """Return the report of a loop; the claim is at the delta of the measurement."""
-    seen, noise = measured.observation, measured.noise
-    objections = rules.findings(seen)
+    seen, noise, order = measured.observation, measured.noise, measured.order
+    worlds, delta, confidence = measured.worlds, measured.delta, measured.confidence
+    objections, off = rules.findings(seen), seen.noise_off
+    view = View(
+        observer="loop",
+        limit=Limit.of_curve(measured.epsilon, delta, "measured" if off else "theory"),
+        worlds=worlds,
+        scores=measured.scores,
+        trials=len(worlds),
+        bounds=lambda level: {name: one.epsilon for name, one in measured.bounds(level).items()},
+        noise=None if noise is None else noise.ratio,
+        detects=None if noise is None else [noise.seen_below],
+        note="" if noise is not None else "the noise itself was not observed",
+    )
+    won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
+    most = _bounds(worlds, won, None, delta, ALARM_CONFIDENCE)
+    found = estimators.advantage(worlds, measured.scores, confidence)
+    details = LoopDetails(
+        data=order.data,
+        target=order.target,
+        worlds=measured.pair,
+        neighbouring=seen.neighbouring,
+        records=seen.records,
+        runs=measured.runs,
+        provable=max(each.epsilon for each in most.values()),
+        noise=noise,
+        least_noise=off[0].strip(",") if off else "",
+        influence=seen.influence,
+        decisions=Decisions.of(found, len(worlds), order.seed, measured.bounds(confidence)),
+    )
     return concluded(
-        [measured.view()],
+        [view],
         partial(loop_evidence, seen, objections, noise),
         kind=LOOP,
-        name=measured.order.function,
+        name=order.function,
         unit="record",
         claim=claim,
         findings=objections,
-        delta=measured.delta,
-        confidence=measured.confidence,
-        details=measured.details,
+        delta=delta,
+        confidence=confidence,
+        details=details,
         versions={"fedsim": fedsim.__version__} | installed(LIBRARIES),
     )
 

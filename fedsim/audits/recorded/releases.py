@@ -350,7 +350,6 @@ class ReleaseReport:
     left_over_std: list[float]
     """Standard deviation of each release without all known updates."""
     left_over_interval: list[Interval]
-    """Interval of each, at the confidence of the report."""
     noise_multiplier: float | None
     """Multiplier of equal steps that compose to these; None without clipping."""
     clients: list[ClientPrivacy] = field(default_factory=list)

@@ -44,16 +44,13 @@ class ReleasedTogether:
     trainings: int
     """Number of models of the same people that were released, interrupted attempts included."""
     rounds: int
-    """Rounds of all trainings together."""
     delta: Real
     vantage: str
     epsilon: Real
-    """Epsilon of everything released, towards the vantage."""
     rho_beta: Real
     epsilon_of_one_training: Real
     """Epsilon of one training towards the same vantage, for comparison."""
     vantages: Mapping[str, Real]
-    """Epsilon of everything released, towards each vantage."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +60,17 @@ class Budget:
     stop_at: Real | None
     """Epsilon at which training ends; None without a limit."""
     stop_at_delta: Real | None
-    """Delta of stop_at; None without a limit."""
     delta: Real
     accountant: str
     vantage: str
     """Vantage towards which `spent` is counted."""
     rounds_planned: int
-    """Rounds of one training, as configured."""
     rounds_run: int
-    """Rounds of one training that were run; at most rounds_planned."""
     stopped: bool
-    """Whether fewer rounds were run than planned."""
     epsilon: Mapping[str, Real]
-    """Epsilon spent towards each vantage."""
     epsilon_by_round: list[Real]
     """Epsilon spent after each round, towards the configured vantage."""
     earlier_attempts: int
-    """Rounds that interrupted attempts had released."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,6 @@ class Predicted:
     advantage: Real | None
     """None where the log-odds have no closed form."""
     standard_error: Real | None
-    """Standard error of a simulated prediction."""
     method: str
     """"closed form", "simulation", "none", or what was computed, in words."""
 
@@ -122,7 +112,6 @@ class PredictionResult(Predicted):
     deterministic: bool
     """Whether mu is the same in every trial."""
     fit: Fits
-    """Fit of the log-odds after the last round."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +119,6 @@ class NoiseTestResult:
     """Whether residuals have the length that the claimed noise gives them."""
 
     ratio: Real
-    """Measured noise over claimed noise."""
     interval: Ends
     """Interval of the ratio, at the confidence of the residuals."""
     by_step: list[Real | None]
@@ -155,19 +143,16 @@ class Residuals:
     """Tests of the residuals; None for a test that could not be made."""
 
     noise: NoiseTestResult
-    """Whether residuals are as long as the claimed noise."""
     repeats: Annotated[DirectionTest, REALS] | None
     """Whether the noise of a round resembles that of earlier rounds."""
     scale: Annotated[ScaleTest, REALS] | None
     """Whether the sum under the noise is the expected one."""
     shape: Annotated[ShapeTest, REALS] | None
-    """Whether the noise is normal."""
     sampling: Annotated[SamplingTest, REALS] | None
     """None where every record takes part in every round."""
     confidence: Real
     """Confidence of the noise's interval, in (0, 1)."""
     note: str
-    """What residuals are, in one sentence."""
 
 
 Bound = Annotated[EpsilonBound, REALS]
@@ -197,7 +182,6 @@ class Empirical:
     ties: int | None
     """Trials whose log-odds favour neither world."""
     epsilon: EstimatedEpsilons
-    """Estimates of epsilon, which prove nothing."""
     lower_bounds: Mapping[str, Bound]
     """Lower bounds on epsilon, by the name of the estimator."""
     leading: str
@@ -265,11 +249,8 @@ class MembershipAttack:
     advantage_interval: Ends | None
     """Interval of the advantage over trials, for these records."""
     tpr: Real | None = None
-    """Share of members that the attack calls members."""
     fpr: Real | None = None
-    """Share of non-members that the attack calls members."""
     area: Real | None = None
-    """Area under the curve of true against false positive rates."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +282,6 @@ class Utility:
     accuracy: RoundSeries
     """Share of right answers, in [0, 1]."""
     loss: RoundSeries
-    """Mean training loss over the records."""
     trials: int
     measured: Annotated[Measured, REALS]
     """Measures of the final models on held-out records, means over the trials."""
@@ -312,7 +292,6 @@ class CanaryScores:
     """Histograms of the scores of included and of excluded canaries."""
 
     edges: list[Real]
-    """Edges of the bins, rising: one more than there are bins."""
     included: list[int]
     excluded: list[int]
 
@@ -324,7 +303,6 @@ class OneRunResult:
     count: int
     """Canaries of a trial, included and excluded."""
     clients: list[int]
-    """Clients at which they were planted."""
     included: int
     """Canaries included in the first trial, which leads."""
     trials: int
@@ -333,7 +311,6 @@ class OneRunResult:
     canary_mu: Real
     """Mu of one canary under the claimed noise, towards an observer of the aggregates alone."""
     canary_epsilon: Real
-    """Epsilon of canary_mu at delta."""
     bounds: Mapping[str, Bound]
     estimate: Annotated[CanaryEstimate, REALS]
     scores: CanaryScores

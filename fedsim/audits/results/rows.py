@@ -28,7 +28,6 @@ class WorstOff:
 
     epsilon: Real
     rho_alpha: Real
-    """Advantage that no adversary exceeds."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,6 @@ class Attack:
     delta_prime: Real | None
     """Share of trials on D whose belief passed rho_beta; None for a single training."""
     delta_prime_interval: Ends | None
-    """Interval of delta_prime, at the same confidence."""
     epsilon_at_least: Real | None
     """Lower bound on epsilon; 0 proves nothing, and None says that nothing could prove any."""
     estimator: str
@@ -139,7 +137,6 @@ class Row:
     """"server", "participant" or "released-model"; "loop" for an observer of all that a training
     loop releases, "auditor" for an auditor's node, and for scores of canaries."""
     standing: State
-    """State of the measurement against the limit."""
     limit: Limit | None
     """What the observer is allowed; None where the audit cannot tell."""
     attack: Attack | None

@@ -27,9 +27,7 @@ class DataFacts:
 
     name: str
     records: int
-    """Number of records in D."""
     held_out: int
-    """Records on which the model was evaluated."""
     client_sizes: list[int]
     mean_label_skew: Real | None
     """How far the clients' label mixes are from D's."""
@@ -47,11 +45,9 @@ class ChallengeFacts:
     choice: str
     """How the target was chosen: "max" or "min" of the dissimilarity, or "given"."""
     measure: str
-    """Dissimilarity by which the target was chosen."""
     kind: str
     """"record" for a record of D; otherwise how the target was crafted."""
     label: int | None
-    """Label of a crafted record."""
     records: int
     """Number of records in which D and D' differ."""
 
@@ -68,7 +64,6 @@ class RoundingCost:
     """Step g of the grid."""
     bits: int
     limit: Real
-    """Largest coordinate that is sent."""
     sensitivity: Real
     """Sensitivity of a sum of rounded messages, to which the noise is scaled."""
     relative_growth: Real
@@ -87,15 +82,12 @@ class MechanismFacts:
     effective_noise_multiplier: Real | None
     """Multiplier of the noise that the configured vantage faces; None where rounds differ."""
     clipping: bool
-    """Whether C is enforced."""
     sensitivity: str
     """Sensitivity that scales the noise: "global", or "local" for the target's own."""
     steps: int
-    """Noisy steps that are accounted for."""
     mu: Real
     """Mu of Gaussian privacy, if no step were sampled."""
     local_steps: int
-    """Steps that each client takes on its own in a round."""
     sampling_rate: Real
     """Probability that a record takes part in a step; 1 for always."""
     joining_rate: Real
@@ -105,7 +97,6 @@ class MechanismFacts:
     dp_guarantee: bool
     """Whether everything released has a finite epsilon, by noise that no observer can remove."""
     dp_note: str
-    """What was released, or why there is no guarantee."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +104,6 @@ class Dropouts:
     """Rounds with missing clients."""
 
     tolerated: int
-    """Number of clients that may be missing from a round."""
     rounds_with_missing_clients: int
     """Over all batches of trials and attempts; rounds that the seed repeats count once."""
     fewest_shares: int
@@ -145,7 +135,6 @@ class RunDetails:
     runtime: str
     """"in process", "Flower simulation" or "Flower deployment"."""
     device: str
-    """Device of the server's models, as torch names it."""
     noise_source: str
     """"seed", or "system" for the operating system's entropy."""
     trust: str
@@ -159,7 +148,6 @@ class RunDetails:
     """Number of clients that disclosed their noise to the adversary."""
     data: DataFacts
     parameters: int
-    """Number of the network's parameters."""
     precision: str
     """Floating-point format of forward and backward passes."""
     challenge: ChallengeFacts
@@ -167,16 +155,12 @@ class RunDetails:
     released: measured.ReleasedTogether | None
     """None where the noise comes from the seed."""
     bounds: measured.RunBounds
-    """What else theory says about the configured vantage."""
     dropouts: Dropouts | None
     """None where no client may be missing."""
     budget: measured.Budget
-    """What the rounds spent, and the limit."""
     prediction: measured.PredictionResult
     empirical: measured.Empirical
-    """Further measurements at the configured vantage."""
     membership_inference: Mapping[str, measured.MembershipAttack]
-    """Attacks by losses, by name."""
     membership_missing: str | None
     """Why configured attacks were not played; None if they were."""
     one_run: OneRunResult | None
