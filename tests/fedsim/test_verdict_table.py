@@ -150,6 +150,7 @@ def test_recorded_trainings(name):
     given |= {"noise": "as claimed"} | changes
     measured = MeasuredRounds(
         views=[],
+        findings=[],
         release=SimpleNamespace(noise=given["noise"], clients=[]),
         unmeasured=given["unmeasured"],
         doubts=given["doubts"],

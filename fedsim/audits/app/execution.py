@@ -37,7 +37,7 @@ from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.audit import OWN_NOISE
-from fedsim.audits.recorded.releases import Asked, Notes
+from fedsim.audits.recorded.releases import Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder, names, weighting_key, wrapper_of
 from fedsim.audits.recording.loop import RoundSink
@@ -302,8 +302,7 @@ class _Run(InProcessGrid):
         self._mechanisms: list[Mapping[str, Any]] = []  # of each round
         self._participants: list[int] = []
         self._weights: dict[int, float] = {}  # as each client stated it last
-        self._notes = Notes()
-        self._server = ServerRounds(self._notes)
+        self._server = ServerRounds(Notes())
         self._along: list[float] = []  # each sent model along the script, and the last release
         self._messages: list[tuple[float, float]] = []
 
@@ -407,8 +406,8 @@ class _Run(InProcessGrid):
 
     def facts(self) -> AppFacts:
         """Return what an honest run shows; the findings are those of a recorded server."""
-        said, findings = self._mechanisms[-1], self._notes.findings()
-        measured = self._server.measured(Asked(said, ASSUMED, ALARM_CONFIDENCE, findings))
+        said = self._mechanisms[-1]
+        measured = self._server.measured(said, ASSUMED, ALARM_CONFIDENCE)
         release, own = measured.release, said.get("own_noise")
         claimed = release is not None and all(release.claimed_std)
         multipliers = () if measured.unmeasured else self._multipliers()
@@ -425,7 +424,7 @@ class _Run(InProcessGrid):
             statement=self.statement,
             findings=tuple(
                 each
-                for each in findings
+                for each in measured.findings
                 if each.breaks or (each.rule and each.severity == "caution")
             ),
             unknown=measured.unmeasured,

@@ -20,7 +20,6 @@ from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.releases import (
     NUMBERS,
-    Asked,
     MeasuredRounds,
     Notes,
     ReleaseReport,
@@ -152,8 +151,8 @@ class Auditor:
         """
         missing = UNENDED if ending is None else ending.missing
         delta, confidence, claim = options.stated_at, options.level, options.claim
-        findings = self._notes.findings()
-        measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
+        measured = self._vantage.measured(self._mechanism, delta, confidence)
+        findings = list(measured.findings)
         if claim is not None:
             unit = claim.unit or self._mechanism.get("unit")
             claim = replace(claim, unit=unit if unit in UNITS else None)

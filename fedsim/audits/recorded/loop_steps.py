@@ -7,8 +7,9 @@ Steps compose over all engines and accountants of the training.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +20,11 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.releases import (
     DITHER_SEED,
-    Asked,
     MeasuredRounds,
     NoiseLevel,
     Notes,
     believable,
     measured,
-    noise_findings,
     reduced,
     released,
 )
@@ -95,28 +94,31 @@ class LoopSteps:
         assert after is not None and total is not None  # `believable` refuses None
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
-    def measured(self, options: Asked) -> MeasuredRounds:
-        findings, declared = options.findings, options.mechanism.get("unit")
+    def measured(
+        self, mechanism: Mapping[str, Any], delta: float, confidence: float
+    ) -> MeasuredRounds:
+        """Return what all steps show; mechanism: as recorded, the last value of each name."""
+        declared = mechanism.get("unit")
         unit = str(declared) if declared in UNITS else "record"
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
         why = why or (ADAPTIVE if any(step.adaptive for step in self._steps) else "")
         seen = Observation((ObservedRun(tuple(self._steps)),), recorded=True)
-        findings += rules.findings(seen)
+        findings = [*self._notes.findings(), *rules.findings(seen)]
         if why:
             findings.append(Finding(why, severity="caution"))
             view = View(observer=LOOP, detects=None, note=why)
-            return MeasuredRounds(views=[view], unmeasured=why, unit=unit)
-        level = measured(self._releases, options.confidence)
-        findings += [*noise_findings(level), *_repeated(level)]
+            return MeasuredRounds(views=[view], findings=findings, unmeasured=why, unit=unit)
+        level = measured(self._releases, confidence)
         amplified = all(step.sample_rate for step in self._steps) and not broken(seen, "sampler")
         doubts = [UNTESTED] * (amplified and not batches.tested(self._steps))
-        findings += [Finding(each, severity="caution") for each in doubts]
-        account = _Account(seen, options.delta, amplified)
+        account = _Account(seen, delta, amplified)
         limits = account.limits(self._multipliers(level.least_stds()))
         at_least = account.at_least(self._multipliers(level.most_stds(together=True)))
-        found = released(LOOP, level, limits, at_least, options, amplified=amplified)
-        return replace(found, unit=unit, doubts=[*doubts, *found.doubts])
+        found = released(LOOP, level, limits, at_least, confidence, amplified=amplified)
+        findings += [*found.findings, *_repeated(level)]
+        findings += [Finding(each, severity="caution") for each in doubts]
+        return replace(found, findings=findings, unit=unit, doubts=[*doubts, *found.doubts])
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
         norm = None if step.clipping_norm is None else step.clipping_norm / step.divisor

@@ -364,16 +364,6 @@ class ReleaseReport:
         return max(self.clients, key=lambda one: (float(f"{one.epsilon:.6g}"), one.log_odds[-1]))
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of a report, and its findings, to which measurements append."""
-
-    mechanism: Mapping[str, Any]
-    delta: float
-    confidence: float
-    findings: list[Finding]
-
-
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRounds:
     """Measurements of all rounds of a vantage point.
@@ -382,9 +372,11 @@ class MeasuredRounds:
         views: of each observer, the judged one last.
         unmeasured: why no epsilon can be compared with a claim; "" if one can.
         doubts: why an epsilon within a claim does not support it.
+        findings: objections to the rounds.
     """
 
     views: Sequence[View]
+    findings: Sequence[Finding]
     release: ReleaseReport | None = None
     unmeasured: str = ""
     unit: str = "client"
@@ -396,7 +388,7 @@ def released(
     level: NoiseLevel,
     limits: tuple[float, float],
     at_least: float,
-    options: Asked,
+    confidence: float,
     **more: Any,
 ) -> MeasuredRounds:
     """Return what is measured of releases, with the view of their observer.
@@ -413,8 +405,7 @@ def released(
         claimed_std=[each.claimed_std for each in releases],
         left_over_std=[each.left_over for each in releases],
         left_over_interval=[
-            noisy_means.std_interval(each.energy, each.size, options.confidence)
-            for each in releases
+            noisy_means.std_interval(each.energy, each.size, confidence) for each in releases
         ],
         noise_multiplier=noise_multiplier(level),
         **more,
@@ -438,22 +429,23 @@ def released(
         log_odds=max(0.0, *believed) if believed else None,
         # Nothing is proven about a mechanism that the recording does not show whole.
         bounds=lambda _: {} if why else {"noise": at_least},
-        noise=Noise(ratio.low, ratio.high, options.confidence) if claimed else None,
+        noise=Noise(ratio.low, ratio.high, confidence) if claimed else None,
         detects=detects(level),
     )
-    return MeasuredRounds(views=[view], release=release, unmeasured=why)
+    findings = noise_findings(level)
+    return MeasuredRounds(views=[view], findings=findings, release=release, unmeasured=why)
 
 
-def updates_measured(level: NoiseLevel, options: Asked) -> MeasuredRounds:
+def updates_measured(level: NoiseLevel, delta: float, confidence: float) -> MeasuredRounds:
     """Return what a mean of clients' updates reveals of each."""
-    releases, delta = level.releases, options.delta
+    releases = level.releases
     most, least = level.most_stds(together=False), level.least_stds()
     nodes = sorted({node for release in releases for node in release.contributions})
     largest = max(_mu(node, releases, least) for node in nodes)
     limits = gaussian.epsilon(largest, delta), gaussian.advantage(largest)
     at_least = gaussian.epsilon(max(_mu(node, releases, most) for node in nodes), delta)
     clients = [_client(node, level, delta) for node in nodes]
-    return released("participant", level, limits, at_least, options, clients=clients)
+    return released("participant", level, limits, at_least, confidence, clients=clients)
 
 
 def noise_multiplier(level: NoiseLevel) -> float | None:

@@ -16,13 +16,11 @@ from fedsim.audits.recorded.releases import (
     DITHER_SEED,
     EXCESS,
     JUDGED,
-    Asked,
     MeasuredRounds,
     Notes,
     believable,
     claimed_std,
     measured,
-    noise_findings,
     reduced,
     updates_measured,
 )
@@ -36,7 +34,7 @@ MOVED = (
     "in between. If it took noise away, clients see less noise than was measured"
 )
 SERVER_SEES = "the server sees every update, and noise that clients add themselves is not recorded"
-NO_ROUND = "no round released an aggregate"
+NO_ROUND = "no round released an aggregate; nothing to audit"
 NO_AGGREGATE = "no aggregate: the round released nothing"
 NO_NUMBERS = "the model has no floating-point parameters"
 BAD_AGGREGATE = "the model or its aggregate is not finite, or they differ in shape"
@@ -101,24 +99,29 @@ class ServerRounds:
         if mean is not None:
             self._releases.append(self._reduced(view, weighted, mean))
 
-    def measured(self, options: Asked) -> MeasuredRounds:
-        findings, releases = options.findings, self._releases
-        moved = [MOVED] if any(each.rule == "moved-model" for each in findings) else []
-        if not releases:
-            findings.append(Finding(f"{NO_ROUND}; nothing to audit", severity="note"))
-            return _unmeasured(NO_ROUND, moved)
-        if why := _no_mean(releases, options.mechanism):
-            findings.append(Finding(why, severity="caution"))
-            return _unmeasured(why, moved)
-        level = measured(releases, options.confidence)
-        findings += noise_findings(level)
-        found = updates_measured(level, options)
-        claimed = all(release.claimed_std for release in releases)
-        if claimed and all(release.clipping_norm for release in releases):
-            findings += _imbalance(releases, 1 / self._clients)
+    def measured(
+        self, mechanism: Mapping[str, Any], delta: float, confidence: float
+    ) -> MeasuredRounds:
+        """Return what all rounds show; mechanism: as recorded, the last value of each name."""
+        releases, notes = self._releases, self._notes.findings()
+        moved = [MOVED] if any(each.rule == "moved-model" for each in notes) else []
+        why = _no_mean(releases, mechanism) if releases else NO_ROUND
+        if why:
+            notes.append(Finding(why, severity="caution" if releases else "note"))
+            view = View(observer="participant", detects=None, note=why)
+            return MeasuredRounds(views=[view], findings=notes, unmeasured=why, doubts=moved)
+        found = updates_measured(measured(releases, confidence), delta, confidence)
+        notes += found.findings
+        if all(release.claimed_std and release.clipping_norm for release in releases):
+            notes += _imbalance(releases, 1 / self._clients)
         everything = Limit.of_epsilon(math.inf, 1.0, "measured")
         server = View(observer="server", limit=everything, detects=None, note=SERVER_SEES)
-        return replace(found, views=[server, *found.views], doubts=[*moved, *found.doubts])
+        return replace(
+            found,
+            views=[server, *found.views],
+            findings=notes,
+            doubts=[*moved, *found.doubts],
+        )
 
     def _moved(self, observed: ObservedRound) -> bool:
         """Return whether the model that was sent differs from what the round before released."""
@@ -182,11 +185,6 @@ class ServerRounds:
         configured = view.norm, claimed_std(observed.mechanism)
         rounded = view.layout, units, times
         return reduced(self._random, observed.round, noise, parts, *rounded, *configured)
-
-
-def _unmeasured(why: str, doubts: Sequence[str]) -> MeasuredRounds:
-    view = View(observer="participant", detects=None, note=why)
-    return MeasuredRounds(views=[view], unmeasured=why, doubts=doubts)
 
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
