@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_700,
     "fedsim/federation": 8_200,
     "fedsim/deployment": 2_300,
-    "fedsim/audits": 12_100,
+    "fedsim/audits": 11_700,
     "fedsim/reports": 7_300,
     "fedsim/studies": 4_700,
     "fedsim/commands": 4_800,
     "papers": 6_900,
-    "tests": 50_000,
+    "tests": 49_800,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
