@@ -159,25 +159,8 @@ def select(
         sums = rank_records(features, measure, progress, columns=columns, threads=threads)
         return [Pair(i, None, float(sums[i]), measure) for i in chosen(sums, choice, top)]
     assert pool_features is not None
-    return _select_replaced(
-        features, pool_features, measure, choice, top, columns, threads, progress
-    )
-
-
-def _select_replaced(
-    features: Features,
-    pool: Features,
-    measure: str,
-    choice: str,
-    top: int,
-    columns: Columns | None,
-    threads: int,
-    progress: Progress | None,
-) -> list[Pair]:
-    """Return the best of all pairs of D and the pool (Eq. 20)."""
-    width = len(pool)
-    distance = dissimilarity.measure(measure, columns)
-    tiles = distance_tiles(distance, features, pool, threads, progress)
+    width, distance = len(pool_features), dissimilarity.measure(measure, columns)
+    tiles = distance_tiles(distance, features, pool_features, threads, progress)
     positions, distances = best(tiles, choice, width, top)
     return [
         Pair(int(position) // width, int(position) % width, float(distance), measure)

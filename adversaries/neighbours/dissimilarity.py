@@ -34,14 +34,6 @@ BLOCK_VALUES = 2**18
 BLOCK_ROWS = 8
 """Images of `a` in a block, enough for an efficient matrix product."""
 
-BINARY_FEATURES = 16
-"""Fewest binary features for which a matrix product is faster than differences."""
-
-NEAR, MANY = 0.1, 0.05
-"""Squared distances below NEAR of |x|^2 + |y|^2 have lost digits to cancellation, and are computed
-again from differences; if more than MANY of all are so near, all are."""
-
-
 def ssim(a: Features, b: Features) -> Distances:
     """Return 1 - SSIM of all pairs of images, [A, B].
 
@@ -155,7 +147,12 @@ def hamming(a: Features, b: Features) -> Distances:
             "hamming counts differing binary features, but a feature is neither 0 nor 1; choose "
             "another measure, for example manhattan, which equals hamming on binary features"
         )
-    return _differing(_flat(a), _flat(b))
+    x, y = _flat(a), _flat(b)
+    # |x - y| = x + y - 2 x y of bits: a matrix product, exact in whole numbers.
+    distances: Distances = (-2 * x) @ y.T
+    distances += x.sum(axis=1)[:, None]
+    distances += y.sum(axis=1)
+    return distances
 
 
 def manhattan(a: Features, b: Features) -> Distances:
@@ -165,8 +162,7 @@ def manhattan(a: Features, b: Features) -> Distances:
         a: features [A, *shape].
         b: features [B, *shape].
     """
-    x, y = _flat(a), _flat(b)
-    return _absolute_differences(x, y, np.ones(x.shape[1]))
+    return _distances(_flat(a), _flat(b), "cityblock")
 
 
 def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances:
@@ -192,36 +188,7 @@ def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances
     _, sizes = np.unique(column_of, return_counts=True)
     # Another category changes two one-hot features of its column, so each counts half.
     weights = np.where(np.isin(column_of, np.unique(column_of)[sizes > 1]), 0.5, 1.0)
-    return _absolute_differences(x, y, weights) / len(sizes)
-
-
-def _absolute_differences(x: Distances, y: Distances, weights: Distances) -> Distances:
-    """Return sum_f w_f |x_f - y_f| of all pairs; binary features by a matrix product, exactly."""
-    binary = _is_binary(x) & _is_binary(y)
-    if binary.sum() < BINARY_FEATURES:
-        return _cityblock(x * weights, y * weights)
-    distances = _differing(x[:, binary], y[:, binary], weights[binary])
-    if not binary.all():
-        others = weights[~binary]
-        distances += _cityblock(x[:, ~binary] * others, y[:, ~binary] * others)
-    return distances
-
-
-def _differing(x: Distances, y: Distances, weights: Distances | None = None) -> Distances:
-    """Return the number (or weight) of the binary features that differ, of all pairs."""
-    weighted = x if weights is None else x * weights
-    totals = y.sum(axis=1) if weights is None else y @ weights
-    # |x - y| = x + y - 2 x y, exact in whole numbers or halves.
-    distances: Distances = (-2 * weighted) @ y.T
-    distances += weighted.sum(axis=1)[:, None]
-    distances += totals
-    return distances
-
-
-def _cityblock(x: Distances, y: Distances) -> Distances:
-    # Arrays with one feature after another would be several times slower.
-    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-    return _distances(x, y, "cityblock")
+    return _distances(x * weights, y * weights, "cityblock") / len(sizes)
 
 
 def _distances(x: Distances, y: Distances, metric: str) -> Distances:
@@ -243,26 +210,7 @@ def euclidean(a: Features, b: Features) -> Distances:
         a: features [A, *shape].
         b: features [B, *shape].
     """
-    x, y = _flat(a), _flat(b)
-    # Distances do not change with the origin; near the records less cancels in the next formula.
-    origin = x[:1].copy()
-    x -= origin
-    y -= origin
-    # |x - y|^2 = |x|^2 + |y|^2 - 2 <x, y>: a matrix product, much faster than differences.
-    squares = np.add.outer(np.square(x).sum(axis=1), np.square(y).sum(axis=1))
-    distances = (-2 * x) @ y.T
-    distances += squares
-    squares *= NEAR
-    near = np.flatnonzero(distances <= squares)
-    if len(near) > MANY * distances.size:
-        return _distances(x, y, "euclidean")
-    distances.ravel()[near] = 0
-    np.sqrt(distances, out=distances)
-    for part in _slices(len(near), max(1, BLOCK_VALUES // max(1, x.shape[1]))):
-        # The near pairs from their differences, which do not cancel.
-        i, j = np.divmod(near[part], len(y))
-        distances[i, j] = np.linalg.norm(x[i] - y[j], axis=1)
-    return distances
+    return _distances(_flat(a), _flat(b), "euclidean")
 
 
 def cosine(a: Features, b: Features) -> Distances:
@@ -272,18 +220,13 @@ def cosine(a: Features, b: Features) -> Distances:
         a: features [A, *shape].
         b: features [B, *shape].
     """
-    x, y = _directions(a), _directions(b)
+    x, y = _flat(a), _flat(b)
+    distances = _distances(x, y, "cosine")
     # Two zero records are equal; a zero record has distance 1 from all others.
-    both_zero = np.outer(~x.any(axis=1), ~y.any(axis=1))
-    return 1 - np.where(both_zero, 1.0, np.clip(x @ y.T, -1, 1))
-
-
-def _directions(features: Features) -> Distances:
-    """Return the records scaled to length 1, [N, size]; zeros stay zeros."""
-    values = _flat(features)
-    norms = np.linalg.norm(values, axis=1, keepdims=True)
-    np.divide(values, norms, out=values, where=norms > 0)
-    return values
+    empty, other = ~x.any(axis=1), ~y.any(axis=1)
+    distances[empty], distances[:, other] = 1, 1
+    distances[np.ix_(empty, other)] = 0
+    return distances
 
 
 def _flat(features: Features) -> Distances:

@@ -114,26 +114,15 @@ def best(
     positions = np.empty(0, dtype=np.int64)
     for tile in tiles:
         values = tile.distances.ravel()
-        rough = sign * values
-        # Rounding moves a distance by half of the last bit, and so its cost.
-        slack = max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
-        # Only pairs that may be among the best are rounded and merged.
-        limit = np.inf
-        if len(costs) == top:
-            limit = costs[-1] + slack
-        elif len(rough) >= top:  # the top-th smallest cost of this tile is a limit too
-            limit = np.partition(rough, top - 1)[top - 1] + 2 * slack
-        candidates = np.flatnonzero(rough <= limit)
-        row, column = np.divmod(candidates, tile.distances.shape[1])
-        new_positions = (tile.rows.start + row) * width + tile.columns.start + column
-        values = values[candidates]
         new = sign * _rounded(values)
-        if len(costs) == top:
-            better = (new < costs[-1]) | ((new == costs[-1]) & (new_positions < positions[-1]))
-            new, new_positions, values = new[better], new_positions[better], values[better]
+        # Only the best of a tile, and equal ones, can be among the best of all.
+        limit = np.partition(new, top - 1)[top - 1] if len(new) > top else np.inf
+        few = np.flatnonzero(new <= min(limit, costs[-1] if len(costs) == top else np.inf))
+        row, column = np.divmod(few, tile.distances.shape[1])
+        at = (tile.rows.start + row) * width + tile.columns.start + column
         # The best so far, by cost and then position.
-        costs, distances = np.append(costs, new), np.append(distances, values)
-        positions = np.append(positions, new_positions)
+        costs, distances = np.append(costs, new[few]), np.append(distances, values[few])
+        positions = np.append(positions, at)
         order = np.lexsort((positions, costs))[:top]
         costs, distances, positions = costs[order], distances[order], positions[order]
     return positions, distances

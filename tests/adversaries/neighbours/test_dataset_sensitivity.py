@@ -81,14 +81,6 @@ def test_the_top_records_come_best_first(top):
     assert [pair.record for pair in smallest] == order[:top].tolist()
 
 
-def test_the_top_pairs_come_best_first():
-    ranked = sorted(pairs("ssim"))
-    for choice, expected in (("max", ranked[::-1]), ("min", ranked)):
-        chosen = select(D, POOL, "ssim", "replace", choice=choice, top=5)
-        assert [(p.record, p.replacement) for p in chosen] == [(i, j) for _, i, j in expected[:5]]
-        assert [p.distance for p in chosen] == pytest.approx([d for d, _, _ in expected[:5]])
-
-
 @pytest.mark.parametrize("measure", ["ssim", "manhattan", "euclidean", "cosine"])
 def test_of_equal_distances_the_lowest_positions_win(measure):
     record, far, near = D[0], D[1], D[0]
@@ -117,40 +109,6 @@ def test_the_choice_does_not_depend_on_the_blocks_and_progress_ends_at_1(monkeyp
     done.clear()
     np.testing.assert_allclose(rank_records(D, "ssim", done.append), whole_sums, rtol=1e-12)
     assert done[-1] == 1
-
-
-@given(
-    features=hnp.arrays(
-        np.float32, (6, 4), elements=st.floats(0, 1, width=32, allow_subnormal=False)
-    ),
-    order=st.permutations(range(6)),
-)
-def test_the_order_of_records_does_not_change_their_sums(features, order):
-    np.testing.assert_allclose(
-        rank_records(features[order], "manhattan"),
-        rank_records(features, "manhattan")[order],
-        atol=1e-12,
-    )
-
-
-@given(
-    distances=st.lists(st.integers(0, 5), min_size=1, max_size=12),
-    choice=st.sampled_from(["max", "min"]),
-    data=st.data(),
-)
-def test_a_choice_is_a_stable_sort_of_the_pairs(distances, choice, data):
-    # One record at 0, so that the distances are the pool's values.
-    top = data.draw(st.integers(1, len(distances)))
-    pool = np.array(distances, dtype=np.float32)[:, None]
-    costs = {
-        "max": [-d for d in distances],
-        "min": [+d for d in distances],
-    }
-    cost = costs[choice]
-    chosen = select(
-        np.zeros((1, 1), dtype=np.float32), pool, "manhattan", "replace", choice=choice, top=top
-    )
-    assert [p.replacement for p in chosen] == sorted(range(len(cost)), key=cost.__getitem__)[:top]
 
 
 def test_a_lone_record_has_nobody_to_differ_from():

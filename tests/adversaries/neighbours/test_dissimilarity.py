@@ -155,30 +155,6 @@ def test_ssim_of_flat_and_of_extreme_images_is_that_of_scikit_image():
     np.testing.assert_allclose(ssim(images, images), scikit_image(images, images), atol=1e-10)
 
 
-def test_manhattan_of_numbers_beside_bits_is_that_of_scipy():
-    rng = np.random.default_rng(0)
-    a, b = (
-        np.concatenate([rng.random((n, 6)), rng.integers(0, 2, (n, 40))], axis=1) for n in (9, 13)
-    )
-    np.testing.assert_allclose(measure("manhattan")(a, b), cdist(a, b, "cityblock"), atol=1e-12)
-
-
-@pytest.mark.parametrize("offset", [0.0, 1.0, 1e4])
-@pytest.mark.parametrize("spread", [1.0, 1e-4])
-def test_euclidean_distances_of_near_records_lose_no_digits(offset, spread):
-    rng = np.random.default_rng(0)
-    far = offset + rng.random((40, 30))
-    few = np.concatenate([far, far[:3] + spread * 1e-3])  # a few pairs are near, or the same
-    every = far[:1] + spread * rng.random((40, 30))  # all are
-    for records in (few, every):
-        np.testing.assert_allclose(
-            measure("euclidean")(records, records),
-            cdist(records, records, "euclidean"),
-            rtol=1e-12,
-            atol=1e-12,
-        )
-
-
 def gower_as_written(x, y, ranges):
     """Gower (1971): 1 - similarity, by the columns of two rows."""
     each = [

@@ -22,9 +22,6 @@ LAYERS = {
     "convolution": (lambda: nn.Conv2d(2, 3, 3), (2, 6, 5)),
     "convolution without bias": (lambda: nn.Conv2d(2, 3, 3, bias=False), (2, 6, 5)),
     "convolution of many channels": (lambda: nn.Conv2d(9, 3, 3, padding=1), (9, 4, 5)),
-    "1x1 convolution": (lambda: nn.Conv2d(2, 3, 1), (2, 6, 5)),
-    "stride": (lambda: nn.Conv2d(2, 3, (3, 2), stride=(2, 3)), (2, 8, 9)),
-    "padding": (lambda: nn.Conv2d(2, 3, 3, padding=(0, 2)), (2, 6, 5)),
     "padding 'same'": (lambda: nn.Conv2d(2, 3, (2, 3), padding="same"), (2, 6, 5)),
     "padding 'valid'": (lambda: nn.Conv2d(2, 3, 3, padding="valid"), (2, 6, 5)),
     "reflecting padding": (
@@ -32,12 +29,7 @@ LAYERS = {
         (2, 6, 5),
     ),
     "circular padding": (lambda: nn.Conv1d(2, 3, 3, padding=2, padding_mode="circular"), (2, 6)),
-    "dilation": (lambda: nn.Conv2d(2, 3, (2, 3), dilation=(3, 2)), (2, 8, 9)),
-    "all of them": (lambda: nn.Conv2d(2, 3, 3, stride=2, padding=1, dilation=2), (2, 9, 8)),
     "grouped convolution": (lambda: nn.Conv2d(4, 6, 3, groups=2, padding=1), (4, 5, 4)),
-    "depthwise convolution": (lambda: nn.Conv2d(3, 6, 2, groups=3), (3, 5, 4)),
-    "groups of many channels": (lambda: nn.Conv2d(16, 4, 2, groups=2), (16, 3, 3)),
-    "convolution over time": (lambda: nn.Conv1d(2, 3, 3, stride=2, padding=1, groups=1), (2, 7)),
     "convolution over space": (
         lambda: nn.Conv3d(2, 4, 2, padding=(1, 0, 1), groups=2),
         (2, 3, 4, 3),

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad, vmap
 
 from fedsim.learning.training.tasks import correct, per_example
 
@@ -26,23 +25,6 @@ def test_one_logit_is_the_log_odds_of_class_one(leading):
     both = torch.cat([torch.zeros_like(logits), logits], dim=-1)
     torch.testing.assert_close(per_example(logits, labels), per_example(both, labels))
     assert torch.equal(correct(logits, labels), correct(both, labels))
-
-
-@pytest.mark.parametrize("classes", [1, 3])
-def test_the_loss_is_differentiable_for_each_record_by_torch_func(classes):
-    model = nn.Linear(4, classes)
-    features, labels = torch.randn(5, 4), torch.tensor([0, 1, 1, 0, 1])
-
-    def loss(parameters, feature, label):
-        return per_example(functional_call(model, parameters, (feature[None],)), label[None]).sum()
-
-    parameters = dict(model.named_parameters())
-    each = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, features, labels)
-    for record in range(5):
-        total = per_example(model(features[record : record + 1]), labels[record : record + 1])
-        expected = torch.autograd.grad(total.sum(), list(model.parameters()))
-        for gradient, reference in zip(each.values(), expected, strict=True):
-            torch.testing.assert_close(gradient[record], reference)
 
 
 @pytest.mark.parametrize("classes", [1, 3])

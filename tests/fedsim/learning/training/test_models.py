@@ -61,14 +61,6 @@ def test_initial_models_differ_between_trials_and_not_with_the_batch():
     assert len({tuple(row.tolist()) for row in together}) == 6
 
 
-def test_initial_models_leave_the_global_generator_alone():
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    initial_parameters(lambda: nn.Linear(2, 2), 5, range(3))
-    assert torch.equal(torch.rand(3), expected)
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "classes", "parameters"),
     [("mlp", (600,), 100, 89_828), ("adult-mlp", (104,), 2, 679), ("mlp", (3, 4, 4), 2, 6_530)],

@@ -1,6 +1,5 @@
 """The server steps as PyTorch's optimisers do with the mean gradient, each trial by itself."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -84,15 +83,6 @@ def test_a_trial_steps_as_if_it_were_alone(training):
     for round, aggregate in enumerate(aggregates, start=1):
         model = optimizer.step(model, aggregate[1:2], round)
     assert torch.equal(model, together[-1][1:2])
-
-
-def test_plain_sgd_is_algorithm_1_to_the_last_bit():
-    training = TRAININGS[0]
-    (aggregate,) = _aggregates()[:1]
-    before, after = _models(training, aggregate[None])
-    step = training.learning_rate / RECORDS
-    expected = before.numpy() - step * aggregate.numpy().astype(np.float64)
-    np.testing.assert_array_equal(after.numpy(), expected.astype(np.float32))
 
 
 def test_what_was_handed_over_is_left_alone():
