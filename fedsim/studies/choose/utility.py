@@ -24,6 +24,7 @@ from fedsim.learning.training.criterion import (
     Judged,
     Measured,
 )
+from fedsim.learning.training.regression_and_text import Regression
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def fitted(loaded: Federation) -> Tensor:
     features, labels = loaded.members(np.arange(len(loaded.client_of)))
     classes = loaded.split.dataset.classes
     weights = np.zeros((classes, features.shape[1])), np.zeros(classes)
-    if tasks.task_of(loaded.model).name == "regression":
+    if isinstance(tasks.task_of(loaded.model), Regression):
         target = regression_and_text.SPAN * (labels.numpy() / STEPS - 0.5)
         model = LinearRegression().fit(features.numpy(), target)
         found = model.coef_.reshape(1, -1), np.atleast_1d(model.intercept_)
@@ -124,7 +125,7 @@ def measure(loaded: Federation, models: Tensor) -> list[dict[str, Any]]:
         for score, loss in zip(mean(scores).tolist(), mean(losses).tolist(), strict=True)
     ]
     if task.name != "classification":
-        values = scores if task.name == "regression" else losses
+        values = scores if isinstance(task, Regression) else losses
         weights = torch.ones(len(features), dtype=torch.float64)
         if isinstance(task, regression_and_text.NextToken):
             weights = task.weights(loaded.model, features)

@@ -16,8 +16,6 @@ from adversaries.attacks.posterior import (
     mixture,
     ratio_without_noise,
 )
-from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism
 
 
 def _ratio(observed, f_d, f_d_prime, sigma):
@@ -104,36 +102,6 @@ def test_hypotheses_say_how_long_the_gradients_are():
         assert removed.absent_norm.tolist() == [0.0, 0.0]
 
 
-def _sampled_game(rate, sigma, steps, trials):
-    """Play add-remove on vectors of norm 1; return the log-odds by the rate that is believed in."""
-    generator = torch.Generator().manual_seed(2)
-    worlds = torch.arange(trials) < trials // 2
-    std = torch.full((trials,), sigma, dtype=torch.float64)
-    log_odds = {rate: torch.zeros(trials).double(), 1.0: torch.zeros(trials).double()}
-    for _ in range(steps):
-        known, gradient, noise = torch.randn(3, trials, 4, generator=generator).double()
-        gradient /= gradient.norm(dim=1, keepdim=True)
-        takes_part = worlds & (torch.rand(trials, generator=generator) < rate)
-        aggregate = known + takes_part[:, None] * gradient + sigma * noise
-        for believed in log_odds:
-            both = hypotheses(known, gradient, None, std, believed)
-            log_odds[believed] += log_likelihood_ratio(both, aggregate)
-    return {
-        believed: torch.where(worlds, odds, -odds).numpy() for believed, odds in log_odds.items()
-    }
-
-
-def test_the_mixture_reaches_the_total_variation_where_the_unmixed_ratio_is_lost():
-    rate, sigma, steps, trials = 0.1, 1.0, 50, 20_000
-    bound = PLD.delta(Mechanism.alike(sigma, steps, rate), 0.0)
-    assert bound == pytest.approx(0.32, abs=0.01)
-    right = _sampled_game(rate, sigma, steps, trials)
-    # The advantage 2 wins/T - 1 against its expectation, with confidence 99.9 %.
-    wins = int((right[rate] > 0).sum())
-    assert stats.binomtest(wins, trials, (1 + bound) / 2).pvalue > 1e-3
-    assert 2 * (right[1.0] > 0).mean() - 1 < 0.05
-
-
 def test_what_is_known_in_both_worlds_says_nothing():
     generator = torch.Generator().manual_seed(0)
     present, absent, noise, known = torch.randn(4, 5, 20, generator=generator, dtype=torch.float64)
@@ -156,30 +124,6 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise():
 def test_log_odds_add_up_and_do_not_saturate():
     odds = log_odds(np.array([[500.0, 500.0]]))
     assert odds.tolist() == [[500.0, 1000.0]]
-
-
-def test_log_odds_of_a_gaussian_game_follow_the_prediction():
-    # Lambda | b ~ N(+-mu^2/2, mu^2) with mu^2 = k (LS/sigma)^2.
-    generator = torch.Generator().manual_seed(1)
-    trials, steps, sigma = 4000, 5, 4.0
-    present = torch.randn(trials, 30, generator=generator, dtype=torch.float64)
-    present *= 2.0 / present.norm(dim=1, keepdim=True)
-    std = torch.full((trials,), sigma, dtype=torch.float64)
-    both = hypotheses(torch.zeros_like(present), present, torch.zeros_like(present), std)
-    ratios = torch.stack(
-        [
-            log_likelihood_ratio(
-                both,
-                present
-                + sigma * torch.randn(present.shape, generator=generator, dtype=torch.float64),
-            )
-            for _ in range(steps)
-        ],
-        dim=1,
-    )
-    final = log_odds(ratios.numpy())[:, -1]
-    mu = np.sqrt(steps) * 2.0 / sigma
-    assert stats.kstest(final, stats.norm(mu**2 / 2, mu).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])

@@ -193,16 +193,6 @@ def test_identical_worlds_with_many_ties_rarely_prove_anything():
     assert often_at_most(count, REPEATS, 0.05)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", QUICK)
-@pytest.mark.parametrize("mu", [0.6535891631872568, 2.0])
-def test_a_gaussian_game_rarely_proves_more_than_its_epsilon(name, mu):
-    worlds, log_odds = gaussian_game(np.random.default_rng(7), REPEATS, 60, mu)
-    epsilon = gaussian.epsilon(mu, DELTA)
-    count = exceedances(LOWER_BOUNDS[name].bound, worlds, log_odds, DELTA, epsilon)
-    assert often_at_most(count, REPEATS, 0.05)
-
-
 @pytest.mark.parametrize("name", sorted(LOWER_BOUNDS.keys() - QUICK))
 @pytest.mark.parametrize("mu", [1e-6, 2.0])
 def test_few_games_prove_more_than_their_epsilon(name, mu):

@@ -125,11 +125,6 @@ def test_simulated_sampled_steps_reach_the_total_variation_of_the_mechanism(q, z
     assert played.deterministic
 
 
-def test_the_example_of_the_design_is_won_with_an_advantage_of_about_a_third():
-    played = simulate(**ratios_of(50, present=1.0), sampling_rate=0.1, generator=rng_of(2))
-    assert played.advantage == pytest.approx(0.32, abs=0.006)
-
-
 def test_simulated_replacement_by_the_opposite_reaches_its_total_variation():
     z = 1.5  # of the sensitivity 2C, which opposite gradients of norm C use up
     norms = ratios_of(20, present=0.5 / z, absent=0.5 / z, apart=1 / z)

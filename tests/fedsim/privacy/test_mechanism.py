@@ -60,13 +60,6 @@ def test_colluders_take_their_noise_away(trust, vantage, effective):
     assert found == pytest.approx(effective)
 
 
-def test_the_records_client_keeps_its_own_noise_whoever_is_missing():
-    found = effective_noise_multiplier(
-        2.0, Trust.DISTRIBUTED, Vantage.PARTICIPANT, 5, participants=2, colluders=3
-    )
-    assert found == pytest.approx(2.0 * math.sqrt(1 / 5))
-
-
 @pytest.mark.parametrize("colluders", [-1, 4])
 def test_neither_the_adversary_nor_the_records_client_is_a_colluder(colluders):
     with pytest.raises(InputError, match=f"{colluders} of 5 clients collude.*give 0 to 3"):

@@ -58,18 +58,6 @@ def test_a_client_that_stays_away_takes_its_noise_with_it(trust, vantage, effect
     assert group.noise_multiplier == pytest.approx(effective)
 
 
-@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
-def test_a_lone_participant_is_not_its_own_adversary(trust):
-    described = Releases((Rounds(2.0, participants=1),), trust=trust, clients=4)
-    (group,) = described.towards(Vantage.PARTICIPANT).groups
-    assert group.noise_multiplier == (2.0 if trust is Trust.LOCAL else 1.0)
-
-
-def test_local_steps_count_one_by_one():
-    described = Releases((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, clients=5)
-    assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(2.0, 30)
-
-
 def test_the_first_rounds_are_cut_where_they_are_counted_off():
     described = Releases((Rounds(2.0, 10), Rounds(3.0, 5)))
     assert described.first(12).rounds == (Rounds(2.0, 10), Rounds(3.0, 2))
