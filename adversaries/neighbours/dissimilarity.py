@@ -34,6 +34,7 @@ BLOCK_VALUES = 2**18
 BLOCK_ROWS = 8
 """Images of `a` in a block, enough for an efficient matrix product."""
 
+
 def ssim(a: Features, b: Features) -> Distances:
     """Return 1 - SSIM of all pairs of images, [A, B].
 

@@ -98,9 +98,8 @@ def _distances(means: Means, regime: Regime) -> Distances:
     # Distances are of gradients as they are, also where training clips them.
     free = {**HELD_OUT, **regime.changes, "training.clipping-norm": UNCLIPPED}
     loaded = federation.load(trainings.configured(means, free))
-    pairs, trials = PAIRS[means.scale], config.trials.count
-    groups = torch.arange(2 * pairs, device=loaded.device).reshape(1, pairs, 2)
-    groups = groups.expand(trials, -1, -1)
+    pairs = PAIRS[means.scale]
+    groups = torch.arange(2 * pairs, device=loaded.device).reshape(pairs, 2)
     some = np.arange(2 * pairs)
     members, labels = loaded.members(some)
     features, targets = loaded.held_out()

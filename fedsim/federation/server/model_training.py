@@ -138,8 +138,7 @@ def _measured(loaded: Federation, parameters: torch.Tensor, last: bool) -> dict[
 def clipped_share(loaded: Federation, parameters: torch.Tensor) -> float:
     """Return the share of public records whose gradient is longer than the clipping norm."""
     features, labels = (each[:RECORDS_CLIPPED] for each in loaded.held_out())
-    groups = torch.arange(len(labels), device=loaded.device)[None, :, None]
-    lengths = loaded.clipper.clipped_distances(parameters, features, labels, groups)
+    lengths = loaded.clipper.clipped_distances(parameters, features, labels)
     # A clipped gradient is a little shorter than the norm (`clipped_block.MARGIN`).
     return float((lengths > (1 - 1e-4) * loaded.clipper.longest(labels)).double().mean())
 

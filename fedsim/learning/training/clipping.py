@@ -148,21 +148,18 @@ class Clipper:
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
         at_once = max(1, int(self.block_bytes(parameters.device) / each))
 
+        shares = self._shares(labels)
+
         def block(trials: slice) -> Tensor:
-            return self._clipped(method, parameters[trials], features, labels)
+            pool, norm = method.gradients, self.clipping_norm
+            some = parameters[trials]
+            each = clipped_block.clipped_gradients(pool, norm, some, features, labels)
+            return each if shares is None else each * shares[..., None]
 
         blocks = [(part,) for part in slices(len(parameters), at_once)]
         each_clipped = torch.cat(list(run(block, blocks, self.threads)))
         clipped_block.check_lengths(each_clipped, self.clipping_norm)
         return each_clipped
-
-    def _clipped(
-        self, method: Method, parameters: Tensor, features: Tensor, labels: Tensor
-    ) -> Tensor:
-        """Return a block's clipped gradients times their records' shares, float64 [t, n, P]."""
-        norm, shares = self.clipping_norm, self._shares(labels)
-        each = clipped_block.clipped_gradients(method.gradients, norm, parameters, features, labels)
-        return each if shares is None else each * shares[..., None]
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
         """Return the number of clipped gradients that a thread may hold at once, at least 1."""
@@ -176,36 +173,29 @@ class Clipper:
         return limit if self.max_memory is None else min(limit, self.max_memory // self.threads)
 
     def clipped_distances(
-        self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor
+        self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor | None = None
     ) -> Tensor:
         """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients, float64 [T, m].
 
-        groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among the n
-        records, separate for each trial.
-        Raises FloatingPointError if a gradient is not finite.
+        groups: positions [m, 1] of the records x, or [m, 2] of the pairs x, x'; None for each
+        record by itself.
+        Raises as `clipped_gradients`.
         """
-        method = self._method(features[0], labels[0], "float32", True)
-        members = groups.shape[-1]
-        limit = self.block_bytes(parameters.device)
-        # A gradient is formed in float32, then held in float64, clipped, subtracted and squared.
-        # Groups fill a block first, then trials.
-        bytes_each = members * (method.footprint.example + 32 * size(self.model))
-        at_once = even(groups.shape[1], limit / bytes_each)
-        trials_at_once = max(1, int(limit / (at_once * bytes_each + method.footprint.trial)))
-
-        def block(trials: slice, part: slice) -> Tensor:
-            # The members of these groups, [t, groups * members], are each trial's own batch.
-            at = groups[trials, part].flatten(1)
-            each = self._clipped(method, parameters[trials], features[at], labels[at])
+        if groups is None:
+            groups = torch.arange(len(labels), device=labels.device)[:, None]
+        members = groups.shape[1]
+        distances = torch.empty(len(parameters), len(groups), dtype=torch.float64)
+        distances = distances.to(parameters.device)
+        # Groups fill the memory of a block first, then trials, of which threads have one each.
+        held = self.formed_at_once(features[0], labels[0]) // members if len(groups) else 1
+        at_once = even(len(groups), max(1, held))
+        trials = max(1, held // max(1, at_once)) * self.threads
+        for some, part in cutting.blocks(len(parameters), trials, len(groups), at_once):
+            at = groups[part].flatten()
+            each = self.clipped_gradients(parameters[some], features[at], labels[at])
             each = each.unflatten(1, (-1, members))  # [t, groups, members, P]
             difference = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
-            return torch.linalg.vector_norm(difference, dim=-1)
-
-        blocks = cutting.blocks(len(parameters), trials_at_once, groups.shape[1], at_once)
-        distances = torch.empty(groups.shape[:2], dtype=torch.float64, device=parameters.device)
-        for place, part in zip(blocks, run(block, blocks, self.threads), strict=True):
-            distances[place] = part
-        clipped_block.check_finite(distances)
+            distances[some, part] = torch.linalg.vector_norm(difference, dim=-1)
         return distances
 
     def longest(self, labels: Tensor) -> Tensor:

@@ -173,7 +173,6 @@ def measure(
     clipping_norm = config.training.clipping_norm
     largest = sensitivity(config.privacy.neighbouring, clipping_norm)
     features, labels = data.members(data.owned_by(partition))
-    each = torch.arange(len(labels), device=data.device)[None, :, None]
     longest = data.clipper.longest(labels).cpu().numpy()
     squares, everybody = np.zeros(len(labels)), 0.0
     rounds, clipped = list[int](), list[float]()
@@ -182,7 +181,7 @@ def measure(
         norms = longest
         if (model := training.model(answer)) is not None:
             theta = torch.from_numpy(model).to(data.device)[None]
-            norms = data.clipper.clipped_distances(theta, features, labels, each)[0].cpu().numpy()
+            norms = data.clipper.clipped_distances(theta, features, labels)[0].cpu().numpy()
             rounds.append(answer.round)
             clipped.append(float((norms >= WHOLE * longest).mean()))
         # Another record in this one's place has a gradient of length C in the opposite direction.

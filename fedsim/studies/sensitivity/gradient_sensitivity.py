@@ -173,8 +173,7 @@ def _distances(
 ) -> Floats:
     """Return |g(x)| or |g(x) - g(x')| at every model, [T, m], of groups [m, 1 or 2] of tensors."""
     models = parameters.to(loaded.device)
-    chosen = groups.expand(len(models), -1, -1)
-    distances: Floats = loaded.clipper.clipped_distances(models, *tensors, chosen).cpu().numpy()
+    distances: Floats = loaded.clipper.clipped_distances(models, *tensors, groups).cpu().numpy()
     return distances
 
 

@@ -388,14 +388,13 @@ def test_distances_are_those_of_single_clipped_gradients(
     members, bound, layer_by_layer, monkeypatch
 ):
     model, parameters, features, labels = _game("mlp", (5,))
-    generator = torch.Generator().manual_seed(0)
-    groups = torch.stack([torch.randperm(RECORDS, generator=generator) for _ in range(TRIALS)])
-    groups = groups.unflatten(1, (-1, members))
-    expected = torch.empty(groups.shape[:2], dtype=torch.float64)
-    for trial, group in ((t, g) for t in range(TRIALS) for g in range(groups.shape[1])):
+    groups = torch.randperm(RECORDS, generator=torch.Generator().manual_seed(0))
+    groups = groups.unflatten(0, (-1, members))
+    expected = torch.empty(TRIALS, len(groups), dtype=torch.float64)
+    for trial, group in ((t, g) for t in range(TRIALS) for g in range(len(groups))):
         gradients = [
             _gradient(model, parameters[trial], features[record], labels[record])
-            for record in groups[trial, group]
+            for record in groups[group]
         ]
         clipped = [g * min(1.0, bound / float(g.norm())) for g in gradients]
         expected[trial, group] = (clipped[0] - clipped[1] if members == 2 else clipped[0]).norm()
@@ -411,7 +410,7 @@ def test_distances_are_those_of_single_clipped_gradients(
 def test_many_distances_take_the_memory_of_a_block(monkeypatch):
     model, parameters, features, labels = _game("mlp", (5,))
     clipper = Clipper(model, 1.0)
-    groups = torch.arange(400).remainder(RECORDS).reshape(1, 200, 2).repeat(TRIALS, 1, 1)
+    groups = torch.arange(400).remainder(RECORDS).reshape(200, 2)
 
     def peak():
         return peak_bytes(
@@ -423,7 +422,7 @@ def test_many_distances_take_the_memory_of_a_block(monkeypatch):
     everything = peak()
     limit = everything // 8
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", limit)
-    assert peak() <= limit + 8 * groups.shape[0] * groups.shape[1] * 2
+    assert peak() <= limit + 8 * TRIALS * len(groups) * 2
 
 
 @pytest.mark.parametrize(("name", "shape"), GAMES)

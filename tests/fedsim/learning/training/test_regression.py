@@ -72,7 +72,7 @@ def test_class_priors_weigh_what_was_clipped_and_leave_what_is_measured_alone():
         assert float(clipper.longest(one)) == longest
         ((formed,),) = clipper.clipped_gradients(theta, features, one)
         torch.testing.assert_close(formed, term, rtol=1e-4, atol=1e-6)
-        distance = clipper.clipped_distances(theta, features, one, torch.zeros(1, 1, 1).long())
+        distance = clipper.clipped_distances(theta, features, one)
         assert float(distance) == pytest.approx(longest, rel=1e-4)
     for priors, complaint in (("0.5", "sum to 1"), ("1,0", "sum to 1"), ("0.2,0.3,0.5", "names 3")):
         with pytest.raises(InputError, match=complaint):
