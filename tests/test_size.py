@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 4_700,
     "fedsim/commands": 4_800,
     "papers": 6_900,
-    "tests": 49_800,
+    "tests": 49_500,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
