@@ -75,11 +75,6 @@ def test_a_directory_without_an_app_is_refused(tmp_path):
         pass
 
 
-def test_an_undeclared_key_is_refused_with_the_declared_ones():
-    with pytest.raises(InputError, match="key 'varient'; it has"), opened(APP, 2, {"varient": 1}):
-        pass
-
-
 @pytest.mark.parametrize(
     ("components", "why"),
     [

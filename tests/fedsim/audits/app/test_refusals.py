@@ -50,23 +50,18 @@ def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run():
 QUERIES = "trained no model through Strategy.start"
 
 
+OLDER = r"older flwr\.server stack\. .*SecAgg\+"
+
+
 @pytest.mark.parametrize(
     ("server", "client", "why"),
     [
-        ("workflow:app", "older_client:app", r"older flwr\.server stack\. .*SecAgg\+"),
-        ("server_fn:app", "client:app", r"older flwr\.server stack\. .*SecAgg\+"),
-        (
-            "messages:analytics",
-            "client:asked",
-            QUERIES,
-        ),
-        (
-            "messages:analytics",
-            "client:broken",
-            QUERIES,
-        ),
+        ("workflow:app", "older_client:app", OLDER),
+        ("server_fn:app", "client:app", OLDER),
+        ("messages:analytics", "client:asked", QUERIES),
+        ("messages:analytics", "client:broken", QUERIES),
+        ("messages:trains", "client:app", QUERIES),
         ("strategy:trees", "client:app", r"no floating-point numbers"),
-        ("messages:trains", "client:app", "trained no model through Strategy.start"),
     ],
 )
 def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(tmp_path, server, client, why):

@@ -49,15 +49,18 @@ def _train(to, seed=1, noise=1.0, layers=1, own_size=False, **recorded):
             )
 
 
+def _report(path, claim=CLAIM, unit=None):
+    claimed = AuditOptions(claim=Claim(claim, DELTA, unit=unit))
+    return audit(read_transcript(path), claimed).report
+
+
 def _alarms(report):
     return " ".join(one["why"] for one in report["findings"] if one["severity"] == "alarm")
 
 
 def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path):
     _train(tmp_path / "right.fedt")
-    report = audit(
-        read_transcript(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))
-    ).report
+    report = _report(tmp_path / "right.fedt")
     assert (report["verdict"], report["findings"]) == ("supported", [])
     found = fedsim.audit(
         tmp_path / "right.fedt", claimed_epsilon=CLAIM, claimed_delta=DELTA, claimed_unit="record"
@@ -65,15 +68,10 @@ def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path):
     assert found.verdict.value == "supported"
     assert found.details.epsilon == report["rows"]["loop"]["limit"]["epsilon"]
     _train(tmp_path / "half.fedt", noise=0.5)
-    report = audit(
-        read_transcript(tmp_path / "half.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))
-    ).report
+    report = _report(tmp_path / "half.fedt")
     assert report["verdict"] == "convicted"
     # Nothing here is of a client's whole update.
-    report = audit(
-        read_transcript(tmp_path / "right.fedt"),
-        AuditOptions(claim=Claim(CLAIM, DELTA, unit="client")),
-    ).report
+    report = _report(tmp_path / "right.fedt", unit="client")
     assert report["verdict"] == "not judged"
 
 
@@ -86,7 +84,7 @@ def test_honest_loops_are_not_accused(tmp_path, loops):
     for seed in range(loops):
         path = tmp_path / f"{seed}.fedt"
         _train(path, seed)
-        report = audit(read_transcript(path), AuditOptions(claim=Claim(CLAIM, DELTA))).report
+        report = _report(path)
         if report["verdict"] != "supported":
             accused.append((seed, report["findings"]))
     # Six checks at one in ten thousand: 0.24 in 400, and more than 2 once in 500 studies.
@@ -96,10 +94,7 @@ def test_honest_loops_are_not_accused(tmp_path, loops):
 def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path):
     _train(tmp_path / "parts.fedt", layers=4)
     _train(tmp_path / "own.fedt", own_size=True)
-    parts, own = (
-        audit(read_transcript(tmp_path / name), AuditOptions(claim=Claim(CLAIM, DELTA))).report
-        for name in ("parts.fedt", "own.fedt")
-    )
+    parts, own = (_report(tmp_path / name) for name in ("parts.fedt", "own.fedt"))
     assert "clipped to more than the norm" in _alarms(parts)
     assert "the size of the drawn batch" in _alarms(own)
     assert {parts["verdict"], own["verdict"]} == {"suspect"}
@@ -143,9 +138,7 @@ def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path):
             sample_rate=0.1,
             accounted=Accounted(1.0, 0.1, 1),
         )
-    report = audit(
-        read_transcript(tmp_path / "steps.fedt"), AuditOptions(claim=Claim(4, DELTA))
-    ).report
+    report = _report(tmp_path / "steps.fedt", 4)
     assert report["verdict"] == "not judged"
     assert "few were recorded to exclude one fixed size" in report["reasons"][0]
 

@@ -133,7 +133,9 @@ def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small):
 def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small):
     config = small({"training.rounds": ROUNDS, "trials.count": 1, "audit.attacks": "none"})
     report = _of(config, *_game(config, trials=1))
-    assert report.attack.advantage is report.attack.interval is None
+    assert report.row.standing == "not-measured"
+    assert report.attack.advantage is report.attack.interval is report.attack.delta_prime is None
+    assert report.attack.belief >= 0.5
     assert report.details.empirical.epsilon.advantage is None
     text = json.dumps(report.report, allow_nan=False)
     assert decode(json.loads(text)) == report

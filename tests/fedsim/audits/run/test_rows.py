@@ -63,14 +63,6 @@ def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_st
     assert released.limit.rho_alpha == _towards(report, "participant").limit.rho_alpha
 
 
-def test_a_single_training_is_no_test(of):
-    single = _towards(_report(of(1, trials__batch=1), trials=1), "participant")
-    assert single.standing == "not-measured"
-    assert single.attack is not None
-    assert single.attack.advantage is single.attack.delta_prime is None
-    assert single.attack.belief >= 0.5
-
-
 # Order
 
 
