@@ -96,11 +96,10 @@ def audit(
     else:
         played = game.play(audited, seen.facts, neighbouring, trials, seed, progress)
         theory = ClientTheory(seen, findings, neighbouring)
-        view = _view(theory, delta, *played)
+        bounds = partial(_bounds, *played, delta, theory.normal)
+        view, evidence = _view(theory, delta, *played, bounds), partial(client_evidence, theory)
         found = estimators.advantage(*played, confidence)
-        bounds = _bounds(*played, delta, theory.normal, confidence)
-        decisions = Decisions.of(found, trials, seed, bounds)
-        evidence = partial(client_evidence, theory)
+        decisions = Decisions.of(found, trials, seed, bounds(confidence))
     return concluded(
         [view],
         evidence,
@@ -140,13 +139,8 @@ class ClientTheory:
     def normal(self) -> bool:
         """Whether the scores of the attack are normal, of one variance in both worlds."""
         wrong = {each.rule for each in self.findings if each.breaks}
-        facts = self.seen.facts
-        return (
-            facts.normal
-            and not facts.seeded
-            and not self.seen.added
-            and not (wrong & {"realised-noise", ""})
-        )
+        facts, own = self.seen.facts, wrong & {"realised-noise", ""}
+        return facts.normal and not (facts.seeded or self.seen.added or own)
 
     @property
     def mu(self) -> float | None:
@@ -177,23 +171,25 @@ def client_evidence(theory: ClientTheory, claim: Claim, row: Row) -> Evidence:
     )
 
 
-def _view(theory: ClientTheory, delta: float, worlds: Bools, scores: Floats) -> View:
+def _view(
+    theory: ClientTheory,
+    delta: float,
+    worlds: Bools,
+    scores: Floats,
+    bounds: Callable[[float], Mapping[str, EpsilonBound]],
+) -> View:
     mu = theory.mu
-
-    def bounds(level: float) -> Mapping[str, float]:
-        found = _bounds(worlds, scores, delta, theory.normal, level)
-        return {name: bound.epsilon for name, bound in found.items()}
-
-    predicted = None if mu is None else Predicted(None, gaussian.advantage(mu), None, "closed form")
     return View(
         observer=Vantage.PARTICIPANT.value,
         limit=Limit.of_curve(theory.epsilon, delta, "theory"),
         worlds=worlds,
         scores=scores,
         trials=len(worlds),
-        bounds=bounds,
+        bounds=lambda level: {name: each.epsilon for name, each in bounds(level).items()},
         detects=theory.seen.facts.detects,
-        predicted=predicted,
+        predicted=None
+        if mu is None
+        else Predicted(None, gaussian.advantage(mu), None, "closed form"),
     )
 
 

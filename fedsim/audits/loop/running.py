@@ -20,17 +20,7 @@ from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, set_seeds
 from fedsim.audits.loop import contract
 from fedsim.audits.loop.attack import Direction, Features, learnt
-from fedsim.audits.loop.contract import (
-    Data,
-    Function,
-    Neighbours,
-    Tensor,
-    carried,
-    drawn,
-    loaded,
-    pairs,
-    tensors,
-)
+from fedsim.audits.loop.contract import Data, Function, Neighbours, Tensor
 from fedsim.audits.loop.influence import Training, contents, influence
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
@@ -141,7 +131,7 @@ class Loop:
     def observed(self, data: Data, seed: int) -> ObservedRun:
         returned = self._called(data, seed)
         model = None if returned is None else contract.array(returned).ravel()
-        beside = () if returned is None else carried(tensors(returned))
+        beside = () if returned is None else contract.carried(contract.tensors(returned))
         released, records = self._released(returned), self._records(data)
         return observed_run(self._watch, model, released, beside, records)
 
@@ -201,7 +191,7 @@ class Loop:
     def _ended(self, data: Data, seed: int, replayed: tuple[Floats, ...] = ()) -> dict[str, Tensor]:
         returned = self._called(data, seed, replayed)
         if returned is not None:
-            return tensors(returned)
+            return contract.tensors(returned)
         state = self._watch.state
         return {} if state is None else {"of the optimizer's parameters": state}
 
@@ -320,9 +310,9 @@ class LoopTrials:
 def opened(order: LoopOrder) -> Iterator[LoopTrials]:
     # Opacus repeats in every run a warning that a rule reports once.
     warnings.simplefilter("ignore")
-    function = loaded(order.function)
-    data = drawn(order.data, order.records, order.seed)
-    worlds = pairs(data, order.target, Neighbouring(order.neighbouring), order.seed)
+    function = contract.loaded(order.function)
+    data = contract.drawn(order.data, order.records, order.seed)
+    worlds = contract.pairs(data, order.target, Neighbouring(order.neighbouring), order.seed)
     yield LoopTrials(Loop(function, LoopWatch()), worlds, data, order.target)
 
 
