@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedsim.audits.app.audit import ClientTheory, client_evidence
-from fedsim.audits.app.game import Observed
-from fedsim.audits.app.rules import findings
+from fedsim.audits.app.game import Observed, findings
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, Verdict, exit_status
 from fedsim.audits.judgement.report import concluded
 from fedsim.audits.live import live_report

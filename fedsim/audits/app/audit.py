@@ -21,7 +21,7 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import EpsilonBound
-from fedsim.audits.app import game, loading, records, rules
+from fedsim.audits.app import game, loading, records
 from fedsim.audits.app.execution import AppFacts, AuditedApp
 from fedsim.audits.app.game import Observed
 from fedsim.audits.child_process.channel import Log, started
@@ -89,7 +89,7 @@ def audit(
     if claim is not None and claim.unit == "record":
         rounds = seen.facts.rounds
         of_record = records.judged(seen.trainings, rounds, neighbouring, delta, confidence)
-    findings, decisions = rules.findings(seen, claim), None
+    findings, decisions = game.findings(seen, claim), None
     if of_record is not None:
         view, evidence = of_record.view(delta), of_record.evidence
         findings = (*findings, *of_record.findings)
@@ -133,7 +133,7 @@ class ClientTheory:
     @property
     def broken(self) -> bool:
         """Whether an alarm leaves nothing of the guarantee."""
-        return any(each.breaks and each.rule not in rules.COUNTED for each in self.findings)
+        return any(each.breaks and each.rule not in game.COUNTED for each in self.findings)
 
     @property
     def normal(self) -> bool:

@@ -22,8 +22,8 @@ from fedsim.audits.loop.running import observed_run
 from fedsim.audits.results.rows import Limit, Row, View
 from fedsim.audits.steps import rules, theory
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
-from fedsim.audits.steps.noise import LONGEST_NOISE, echo_p_value
 from fedsim.audits.steps.observation import Observation, ObservedRun
+from fedsim.audits.steps.statistics import LONGEST_NOISE, echo_p_value
 from fedsim.audits.steps.theory import MeasuredNoise
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.privacy.mechanism import Neighbouring

@@ -24,8 +24,8 @@ from fedsim.audits.results.conditions import LOOP
 from fedsim.audits.results.measured import Decisions
 from fedsim.audits.results.rows import Limit, Row, View
 from fedsim.audits.steps import rules, theory
-from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.observation import Influence, Observation
+from fedsim.audits.steps.statistics import NoiseSums
 from fedsim.audits.steps.theory import MeasuredNoise
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator

@@ -29,11 +29,16 @@ from fedsim.audits.recorded.releases import (
     released,
 )
 from fedsim.audits.results.rows import View
-from fedsim.audits.steps import batches, rules
-from fedsim.audits.steps.batches import ALPHA
-from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
+from fedsim.audits.steps import rules, statistics
 from fedsim.audits.steps.observation import Observation, ObservedRun
 from fedsim.audits.steps.rules import broken
+from fedsim.audits.steps.statistics import (
+    ALPHA,
+    LONGEST_NOISE,
+    NoiseSums,
+    echo_p_value,
+    shape_p_value,
+)
 from fedsim.audits.steps.theory import epsilon_of, gaussian_steps
 from fedsim.audits.steps.watch import Step, step_of
 from fedsim.federation.transcripts.layout import Layout
@@ -111,7 +116,7 @@ class LoopSteps:
             return MeasuredRounds(views=[view], findings=findings, unmeasured=why, unit=unit)
         level = measured(self._releases, confidence)
         amplified = all(step.sample_rate for step in self._steps) and not broken(seen, "sampler")
-        doubts = [UNTESTED] * (amplified and not batches.tested(self._steps))
+        doubts = [UNTESTED] * (amplified and not statistics.tested(self._steps))
         account = _Account(seen, delta, amplified)
         limits = account.limits(self._multipliers(level.least_stds()))
         at_least = account.at_least(self._multipliers(level.most_stds(together=True)))
@@ -184,10 +189,10 @@ class _Account:
         """Return an epsilon that noise of at most these multipliers surely exceeds."""
         if 0.0 in multipliers:
             return math.inf
-        proven, rates = 0.0, self._rates if batches.tested(self.seen.steps) else []
+        proven, rates = 0.0, self._rates if statistics.tested(self.seen.steps) else []
         if not self.amplified:
             proven = gaussian.epsilon(self._least_mu(multipliers), self.delta)
-            *_, rate, several = batches.favoured(self.seen.sampled) or (0.0, True)
+            *_, rate, several = statistics.favoured(self.seen.sampled) or (0.0, True)
             rates = [] if several else [rate] * len(multipliers)
         return max(proven, (1 - GRID) * epsilon_of(multipliers, rates, self.delta) if rates else 0)
 

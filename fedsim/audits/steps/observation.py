@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.steps import batches
-from fedsim.audits.steps import noise as of_noise
-from fedsim.audits.steps.batches import ALPHA
-from fedsim.audits.steps.noise import NOTHING, NoiseSums
+from fedsim.audits.steps import statistics
+from fedsim.audits.steps.statistics import ALPHA, NOTHING, NoiseSums
 from fedsim.audits.steps.watch import SHOWN, Statement, Step
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -145,7 +143,7 @@ class Observation:
 
     @cached_property
     def noise(self) -> NoiseSums:
-        runs = of_noise.total(of_noise.summed(run.steps) for run in self.independent)
+        runs = statistics.total(statistics.summed(run.steps) for run in self.independent)
         return runs if self.seeded else runs + self.more
 
     @cached_property
@@ -158,7 +156,7 @@ class Observation:
         whole = self.noise
         if not whole.steps:
             return {}
-        tensors = of_noise.of_tensors(whole)
+        tensors = statistics.of_tensors(whole)
         parts = {f"in the model{OVERALL}": (sum(whole.energies), whole.freedom, NOISE_TAIL)}
         for place, each in enumerate(tensors, 1):
             name = f"in tensor {place} of the model's {len(tensors)}{OVERALL}"
@@ -166,11 +164,11 @@ class Observation:
         runs = [each.steps for each in self.independent]
         if len({len(each) for each in runs}) == 1:
             for place, together in enumerate(zip(*runs, strict=True), 1):
-                part = of_noise.summed(together)
+                part = statistics.summed(together)
                 if part.steps:
                     tail = NOISE_TAIL / len(runs[0])
                     parts[f"in step {place}"] = sum(part.energies), part.freedom, tail
-        return {name: of_noise.interval(*part) for name, part in parts.items()}
+        return {name: statistics.interval(*part) for name, part in parts.items()}
 
     @property
     def noise_off(self) -> tuple[str, Interval] | None:
@@ -178,7 +176,7 @@ class Observation:
 
         A single step counts only where the steps do not share one scale.
         """
-        least = 1 - of_noise.TOLERANCE
+        least = 1 - statistics.TOLERANCE
         off = [(where, each) for where, each in self.noise_ratios.items() if each.high < least]
         whole = [each for each in off if each[0].endswith(OVERALL)]
         chosen = whole if whole and self.one_scale else off
@@ -187,7 +185,7 @@ class Observation:
     @cached_property
     def one_scale(self) -> bool:
         """Whether the noise may be Gaussian with one scale of the configured noise in all steps."""
-        return of_noise.shape_p_value(self.noise) >= ALPHA
+        return statistics.shape_p_value(self.noise) >= ALPHA
 
     # Dependence on the data
 
@@ -210,7 +208,7 @@ class Observation:
 
     @cached_property
     def divides_by_batch(self) -> bool:
-        return any(batches.divides_by_batch(run.steps) for run in self.present)
+        return any(statistics.divides_by_batch(run.steps) for run in self.present)
 
     @property
     def unlike(self) -> tuple[str, ...]:

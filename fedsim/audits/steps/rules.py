@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.steps import batches
+from fedsim.audits.steps import statistics
 from fedsim.audits.steps.observation import Observation
 from fedsim.audits.steps.watch import POISSON
 
@@ -253,7 +253,7 @@ OF_STEPS = (
     ),
     Rule(
         "sampler",
-        lambda seen: not seen.kept_by_chance and batches.sizes(seen.sampled),
+        lambda seen: not seen.kept_by_chance and statistics.sizes(seen.sampled),
         "the sizes of the batches contradict Poisson sampling at {0:.4g} (p = {3:.2g}). Their mean "
         "is that of rate {1:.4g}, and their variance {2:.3g} times that of Poisson sampling. "
         "Amplification by sampling is not proven",
@@ -267,7 +267,7 @@ OF_STEPS = (
     ),
     Rule(
         "sampler",
-        lambda seen: not seen.kept_by_chance and batches.favoured(seen.sampled),
+        lambda seen: not seen.kept_by_chance and statistics.favoured(seen.sampled),
         "a record was in {} of {} batches, too many for a sampling rate of {:.4g}: its rate is at "
         "least {:.3g} (99.99 % confidence, for all records together)",
         SAMPLER,

@@ -16,7 +16,7 @@ from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.rows import Noise
 from fedsim.audits.run import detectable
 from fedsim.audits.run.detectable import POWER
-from fedsim.audits.steps import noise as of_noise
+from fedsim.audits.steps import statistics
 from fedsim.audits.steps.observation import NOISE_TAIL, Observation
 from fedsim.audits.steps.rules import UNKNOWN, broken
 from fedsim.audits.steps.watch import POISSON
@@ -148,12 +148,12 @@ def measured(seen: Observation, delta: float, confidence: float) -> MeasuredNois
     sums = seen.noise
     if not sums.steps or not seen.steps:
         return None
-    least = min(1.0, of_noise.worst(sums, 1 - confidence))
+    least = min(1.0, statistics.worst(sums, 1 - confidence))
     return MeasuredNoise(
         at_least=least,
         confidence=confidence,
         epsilon=epsilon(seen, delta, least),
-        seen_below=detectable.by_energy(sums.freedom, NOISE_TAIL) * (1 - of_noise.TOLERANCE),
+        seen_below=detectable.by_energy(sums.freedom, NOISE_TAIL) * (1 - statistics.TOLERANCE),
         numbers=sums.freedom,
         runs=round(sums.steps / len(seen.steps)),
     )
@@ -163,9 +163,9 @@ def short(noise: MeasuredNoise | None) -> list[str]:
     """Return why the measured noise does not support a claim; empty where it does."""
     if noise is None or noise.epsilon is None:
         return [UNKNOWN]
-    if noise.at_least >= of_noise.LEAST_SHARE:
+    if noise.at_least >= statistics.LEAST_SHARE:
         return []
     return [
         f"only {noise.at_least:.3g} of the configured noise was measured ({noise.confidence:.0%} "
-        f"confidence, {noise.runs} runs), below {of_noise.LEAST_SHARE:.2g}; give more --trials"
+        f"confidence, {noise.runs} runs), below {statistics.LEAST_SHARE:.2g}; give more --trials"
     ]

@@ -16,8 +16,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.app.audit import ClientTheory
 from fedsim.audits.app.execution import AppFacts
-from fedsim.audits.app.game import Observed
-from fedsim.audits.app.rules import findings
+from fedsim.audits.app.game import Observed, findings
 from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.audits.recording.flower import averages, mechanism
 from fedsim.audits.steps.watch import Statement

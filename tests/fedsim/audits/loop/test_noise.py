@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsim.audits.steps.batches import ALPHA
-from fedsim.audits.steps.noise import (
+from fedsim.audits.steps.statistics import (
+    ALPHA,
     LEAST_SHARE,
     UNLUCKY,
     NoiseSums,
