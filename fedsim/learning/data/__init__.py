@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adversaries.registry import is_code, lookup
 from fedsim.common.by_use import ByUse
-from fedsim.configuration.federation import TEXTS, DataConfig
 from fedsim.learning.data.dataset import Dataset, Indices, Records, Split, TargetRange, checked
+
+if TYPE_CHECKING:
+    from fedsim.configuration.federation import DataConfig
 
 __all__ = [
     "BUNDLED",
@@ -53,29 +55,39 @@ SIZES = ("records", "held_out", "pool", "seed")
 
 
 def load(name: str, root: str = "", **keys: Any) -> Dataset:
-    """Return the named dataset, as `read`; keys: further fields of `DataConfig`."""
+    """Return the named dataset, as `read`.
+
+    Args:
+        name: a key of `DATASETS`, or MODULE:NAME of allowed code.
+        root: folder or file of the records; "" for bundled ones.
+        keys: further fields of `DataConfig`.
+    """
+    from fedsim.configuration.federation import DataConfig  # noqa: PLC0415  (pydantic)
+
     return read(DataConfig(name=name, root=root, **keys))
 
 
-def read(source: DataConfig, tokenizer: str = "") -> Dataset:
+def read(source: "DataConfig", tokenizer: str = "") -> Dataset:
     """Return the dataset of a configuration.
 
-    tokenizer: directory of the tokenizer of texts.
+    Args:
+        source: the dataset, and how to read it.
+        tokenizer: directory of the tokenizer, for texts alone.
+
     Raises InputError if it is unknown, or if its files or labels are not as required.
     """
-    alike = DataConfig(**source.model_dump(exclude={*SIZES}))
-    return _read(alike, tokenizer if source.name == TEXTS else "")
+    return _read(type(source)(**source.model_dump(exclude={*SIZES})), tokenizer)
 
 
 @lru_cache(maxsize=4)
-def _read(source: DataConfig, tokenizer: str) -> Dataset:
+def _read(source: "DataConfig", tokenizer: str) -> Dataset:
     if source.classes:
         from fedsim.learning.data.dealing import only  # noqa: PLC0415  (simulated clients)
 
         whole = source.model_copy(update={"classes": ""})
         return only(_read(whole, tokenizer), separated(source.classes))
     loader = lookup(DATASETS, source.name, "data.name")
-    made = loader(source, tokenizer) if source.name == TEXTS else loader(source)
+    made = loader(source, tokenizer) if tokenizer else loader(source)
     if is_code(source.name):
         made = checked(made, source.name)
     # A user's own loader may name its data differently.

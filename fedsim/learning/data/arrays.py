@@ -12,7 +12,6 @@ from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.configuration.federation import DataConfig
-from fedsim.learning.data import files
 from fedsim.learning.data.dataset import (
     GREY_OR_COLOUR,
     Dataset,
@@ -21,6 +20,7 @@ from fedsim.learning.data.dataset import (
     finite,
     of_features,
     parsed,
+    place,
 )
 
 FEATURES, LABELS = "features", "labels"
@@ -34,7 +34,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 def read(source: DataConfig) -> Dataset:
     """Return the dataset of a .npz file, as `dataset_of`."""
-    path = files.place(source, is_file=True)
+    path = place(source, is_file=True)
     columns = arrays(path)
     values, labels = (columns.pop(name, None) for name in (FEATURES, LABELS))
     if values is None or labels is None:

@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
+
+if TYPE_CHECKING:
+    from fedsim.configuration.federation import DataConfig
 
 STEPS = 2**20
 """Steps of a range; float32 represents all of them exactly."""
@@ -80,6 +83,23 @@ def parsed(text: str) -> TargetRange | None:
             'such as "0,60"'
         ) from None
     return TargetRange(least, largest)
+
+
+def place(source: "DataConfig", is_file: bool = False) -> Path:
+    """Return the folder or file that the user named.
+
+    is_file: whether it must be a file that exists.
+    Raises InputError if none is named, or if there is no such file.
+    """
+    if not source.root:
+        raise InputError(
+            f"{source.name} is read from files: set data.root=PATH to their place "
+            "(docs/how-to/data.md)"
+        )
+    path = Path(source.root).expanduser()
+    if is_file and not path.is_file():
+        raise InputError(f"there is no file '{path}'; set data.root=PATH to {source.name}'s file")
+    return path
 
 
 Indices = npt.NDArray[np.intp] | Ints

@@ -6,7 +6,7 @@ import numpy as np
 
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
-from fedsim.configuration.federation import CLIENT, OWN, DataConfig, FederationConfig
+from fedsim.configuration.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 
@@ -51,7 +51,7 @@ def dataset(source: DataConfig, weights: str) -> Dataset:
         from fedsim.learning.data import table  # noqa: PLC0415  (simulated clients)
 
         return table.by_schema(text, source.root)
-    return data.read(source, weights)
+    return data.read(source, weights if source.name == TEXTS else "")
 
 
 def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:

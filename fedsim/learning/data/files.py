@@ -9,7 +9,6 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.configuration import federation
-from fedsim.configuration.federation import DataConfig
 from fedsim.learning.data.dataset import PLAIN, Columns, CsvFormat
 
 TABLES = (*federation.TABLES, ".txt")
@@ -17,23 +16,6 @@ ENDINGS = ", ".join(TABLES)
 
 MOST_TEXT = 2**30
 """Largest file with one text a line, in bytes."""
-
-
-def place(source: DataConfig, is_file: bool = False) -> Path:
-    """Return the folder or file that the user named.
-
-    is_file: whether it must be a file that exists.
-    Raises InputError if none is named, or if there is no such file.
-    """
-    if not source.root:
-        raise InputError(
-            f"{source.name} is read from files: set data.root=PATH to their place "
-            "(docs/how-to/data.md)"
-        )
-    path = Path(source.root).expanduser()
-    if is_file and not path.is_file():
-        raise InputError(f"there is no file '{path}'; set data.root=PATH to {source.name}'s file")
-    return path
 
 
 def read(path: str, agreed: CsvFormat | None = None) -> tuple[Columns, CsvFormat]:

@@ -11,7 +11,7 @@ from adversaries.errors import InputError
 from fedsim.common import installation, reading
 from fedsim.configuration.federation import DataConfig
 from fedsim.learning.data import arrays, files, pictures, separated, table
-from fedsim.learning.data.dataset import Dataset
+from fedsim.learning.data.dataset import Dataset, place
 
 if TYPE_CHECKING:
     import datasets
@@ -29,7 +29,7 @@ def read(source: DataConfig) -> Dataset:
     Without pictures or lists of numbers it is a table, whose columns except the label are features.
     Raises InputError if the library is not installed, or the directory has no such data set.
     """
-    path = files.place(source)
+    path = place(source)
 
     def refusal(reason: str) -> InputError:
         return InputError(f"'{path}' is damaged, or no Hugging Face data set ({reason})")

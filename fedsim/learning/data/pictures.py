@@ -13,9 +13,8 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.configuration.federation import DataConfig
-from fedsim.learning.data import files
 from fedsim.learning.data.arrays import dataset_of
-from fedsim.learning.data.dataset import Dataset
+from fedsim.learning.data.dataset import Dataset, place
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -37,7 +36,7 @@ def read(source: DataConfig) -> Dataset:
 
     Raises InputError without pictures, or if one is damaged, too deep or of another size.
     """
-    path = files.place(source)
+    path = place(source)
     images, labels, names = folder(path, source.image_size)
     return dataset_of(source, path, images, np.array(labels), {"file": np.array(names)})
 

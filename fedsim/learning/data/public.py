@@ -15,10 +15,10 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.configuration.federation import DataConfig
-from fedsim.learning.data import csv_file, files, table
+from fedsim.learning.data import csv_file, table
 from fedsim.learning.data.arrays import numbered_labels
 from fedsim.learning.data.columns import Column, NumberColumn, Values, is_missing
-from fedsim.learning.data.dataset import Dataset, Records, of_features
+from fedsim.learning.data.dataset import Dataset, Records, of_features, place
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -65,7 +65,7 @@ def find(
     fetch: downloads them if one is missing and the user allows it.
     Raises InputError if a file is missing; the message names it and the folder.
     """
-    root = files.place(source)
+    root = place(source)
     if fetch is not None and source.download and None in _look_up(root, names, folders):
         with _fetching(source):
             fetch()
@@ -122,7 +122,7 @@ def mnist(source: DataConfig) -> Dataset:
     def fetch() -> None:
         from torchvision import datasets  # noqa: PLC0415  (slow to import)
 
-        getattr(datasets, title)(str(files.place(source)), download=True)
+        getattr(datasets, title)(str(place(source)), download=True)
 
     sums, folders = ORIGINALS[source.name], (*FOLDERS, f"{title}/raw")
     return _of_idx(source.name, _originals(source, sums, "idx", folders, fetch))
@@ -135,22 +135,22 @@ def idx(source: DataConfig) -> Dataset:
 
     Raises InputError if a file is missing or damaged, or files do not belong together.
     """
-    tested = None not in _look_up(files.place(source), TEST[:1], FOLDERS)
+    tested = None not in _look_up(place(source), TEST[:1], FOLDERS)
     return _of_idx(source.name, find(source, TRAIN + TEST * tested, FOLDERS))
 
 
 def _of_idx(name: str, found: Sequence[File]) -> Dataset:
     """Return the dataset of files with images and labels, for training and maybe for tests."""
     parts = []
-    for (place, packed), (labels_path, labels) in zip(found[::2], found[1::2], strict=True):
-        images, numbers = read_idx(place, packed, 3), read_idx(labels_path, labels, 1)
+    for (images_path, packed), (labels_path, labels) in zip(found[::2], found[1::2], strict=True):
+        images, numbers = read_idx(images_path, packed, 3), read_idx(labels_path, labels, 1)
         if len(images) != len(numbers):
             raise InputError(
                 f"'{labels_path}' has {len(numbers)} labels for the {len(images)} images of "
-                f"'{place}'; give two files that belong together"
+                f"'{images_path}'; give two files that belong together"
             )
         if not images.size:
-            raise InputError(f"'{place}' has no images; give a file with images")
+            raise InputError(f"'{images_path}' has no images; give a file with images")
         features = np.divide(images[:, None], 255, dtype=np.float32)
         parts.append(Records(features, numbers.astype(np.int64)))
     train, test = parts[0], parts[1] if parts[1:] else None

@@ -21,6 +21,7 @@ from fedsim.learning.data.dataset import (
     Records,
     TargetRange,
     parsed,
+    place,
 )
 from fedsim.learning.data.schema import Schema
 
@@ -29,7 +30,7 @@ LOG = logging.getLogger("fedsim.records")
 
 def read(source: DataConfig) -> Dataset:
     """Return the dataset of a file of a table, as `proposed`."""
-    columns, form = files.read(str(files.place(source, is_file=True)))
+    columns, form = files.read(str(place(source, is_file=True)))
     return proposed(source, columns, form)
 
 

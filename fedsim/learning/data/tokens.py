@@ -14,7 +14,7 @@ from adversaries.errors import InputError
 from fedsim.common import installation, reading
 from fedsim.configuration.federation import DataConfig
 from fedsim.learning.data import files
-from fedsim.learning.data.dataset import Dataset, Records
+from fedsim.learning.data.dataset import Dataset, Records, place
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
@@ -80,13 +80,13 @@ COLUMN = "text"
 """The column of a table with the texts."""
 
 
-def read(source: DataConfig, tokenizer: str) -> Dataset:
+def read(source: DataConfig, tokenizer: str = "") -> Dataset:
     """Return the texts of a file as tokens, all with label 0.
 
     tokenizer: directory of the tokenizer.
     Raises InputError if the file has no texts, or the directory has no tokenizer.
     """
-    features = read_texts(str(files.place(source, is_file=True)), source.length, tokenizer)
+    features = read_texts(str(place(source, is_file=True)), source.length, tokenizer)
     labels = np.zeros(len(features), dtype=np.int64)
     return Dataset(source.name, Records(features, labels), None, 1, "tabular")
 

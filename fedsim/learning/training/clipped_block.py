@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fedsim.common.blocks import ThreadPool
 from fedsim.common.device import Precision, reduced, single_threaded_kernels
 from fedsim.common.memory import Footprint, footprint
-from fedsim.learning.training.gradients import Formed, Gradient, formed, weighted_sum
+from fedsim.learning.training.gradients import Formed, Gradient, weighted_sum
 from fedsim.learning.training.layers import refusal
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.models import flatten, parameter_shapes, unflatten
@@ -170,21 +170,6 @@ def by_groups(
     repeated = parameters[:, None].expand(-1, groups, -1).flatten(0, 1)
     features, labels = (x.unflatten(1, (groups, SLOTS)).flatten(0, 1) for x in (features, labels))
     return [each.regrouped(trials) for each in gradients_of(repeated, features, labels)]
-
-
-def clipped_gradients(
-    pool: ThreadPool[Gradients],
-    clipping_norm: float,
-    parameters: Tensor,
-    features: Tensor,
-    labels: Tensor,
-) -> Tensor:
-    """Return a block's clipped gradients, float64 [t, n, P]; NaN where one is not finite."""
-    with pool.lend() as gradients_of:
-        gradients = gradients_of(parameters, features, labels)
-    each = formed(gradients).double()
-    # Norms of formed gradients: they are exact where norms from inputs and errors are rounded.
-    return each.mul_(clipping_factors(joint_norms([Formed(each)]), clipping_norm)[..., None])
 
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:

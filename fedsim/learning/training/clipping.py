@@ -19,6 +19,7 @@ from fedsim.common.memory import readable
 from fedsim.learning.training import clipped_block, cutting
 from fedsim.learning.training.clipped_block import Method
 from fedsim.learning.training.cutting import Cut
+from fedsim.learning.training.gradients import Formed, formed
 from fedsim.learning.training.models import size
 from fedsim.learning.training.slots import SLOTS, Contents, arranged, in_front
 from fedsim.learning.training.tasks import task_of
@@ -151,9 +152,12 @@ class Clipper:
         shares = self._shares(labels)
 
         def block(trials: slice) -> Tensor:
-            pool, norm = method.gradients, self.clipping_norm
-            some = parameters[trials]
-            each = clipped_block.clipped_gradients(pool, norm, some, features, labels)
+            with method.gradients.lend() as gradients_of:
+                each = formed(gradients_of(parameters[trials], features, labels))
+            each = each.double()
+            # Norms of formed gradients: they are exact where norms from inputs are rounded.
+            norms = clipped_block.joint_norms([Formed(each)])
+            each.mul_(clipped_block.clipping_factors(norms, self.clipping_norm)[..., None])
             return each if shares is None else each * shares[..., None]
 
         blocks = [(part,) for part in slices(len(parameters), at_once)]

@@ -1,7 +1,7 @@
 """Networks, and T models of one structure as one [T, P] array, flattened by `named_parameters`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,11 @@ from torch.nn.modules.dropout import _DropoutNd
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import StreamRole, key
-from fedsim.configuration.training import ModelConfig
 from fedsim.learning.training.layers import ChannelAffine, mixes_records
 from fedsim.learning.training.tasks import named, task_of
+
+if TYPE_CHECKING:
+    from fedsim.configuration.training import ModelConfig
 
 
 def glorot(model: nn.Module) -> None:
@@ -106,15 +108,28 @@ def _builder(name: str) -> Builder:
 def build(
     name: str, shape: tuple[int, ...], classes: int, hidden: int = 32, **keys: Any
 ) -> nn.Module:
-    """Return the named network, as `network`; keys: further fields of `ModelConfig`."""
+    """Return the named network, as `network`.
+
+    Args:
+        name: a key of `MODELS`, "torchvision:NAME", "hugging-face", or MODULE:NAME of a builder.
+        shape: of one record.
+        classes: number of classes, each of which has a logit.
+        hidden: width of a hidden layer.
+        keys: further fields of `ModelConfig`.
+    """
+    from fedsim.configuration.training import ModelConfig  # noqa: PLC0415  (pydantic)
+
     return network(ModelConfig(name=name, hidden=hidden, **keys), shape, classes)
 
 
-def network(chosen: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
+def network(chosen: "ModelConfig", shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return the network of a configuration, which carries its task.
 
-    shape: of one record.
-    classes: number of classes, each of which has a logit.
+    Args:
+        chosen: the configuration.
+        shape: of one record.
+        classes: number of classes, each of which has a logit.
+
     Raises InputError for an unknown name, or a network or file that does not suit the records.
     """
     model = _started(chosen, shape, classes)
@@ -134,7 +149,7 @@ def network(chosen: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Mod
     return model
 
 
-def _started(chosen: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _started(chosen: "ModelConfig", shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return a network with its first values, and without layers that mix records if so asked."""
     weights, sha256 = chosen.weights, chosen.weights_sha256
     if chosen.name == HUGGING_FACE:
@@ -167,8 +182,11 @@ def _started(chosen: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Mo
 def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
     """Raise InputError unless the model maps a record of zeros to an output of its task.
 
-    name: of the model, for the error message.
-    shape: of one record.
+    Args:
+        model: is called.
+        name: of the model, for the error message.
+        shape: of one record.
+        classes: number of classes.
     """
     subject, widths = f"model.name is {name}", task_of(model).widths(classes)
     try:
@@ -250,14 +268,21 @@ def initial_parameters(
 ) -> Tensor:
     """Return theta_0 of each trial, float32 [T, P].
 
-    build_model: builds the network with new values.
-    trials: the numbers of the T trials; a row depends only on (seed, trial).
+    Args:
+        build_model: builds the network with new values.
+        seed: of the run.
+        trials: the numbers of the T trials; a row depends only on (seed, trial).
     """
     return torch.stack([flatten(_drawn(build_model, seed, trial)) for trial in trials])
 
 
 def structural_model(build_model: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return the module that all trials share, with frozen values that the seed determines."""
+    """Return the module that all trials share, with frozen values that the seed determines.
+
+    Args:
+        build_model: builds the network with new values.
+        seed: of the run.
+    """
     return _drawn(build_model, seed, STRUCTURE)
 
 

@@ -18,14 +18,6 @@ SHOWN = 10
 """Number of records that a notebook shows."""
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """The meaning of a network's outputs: names of classes, or a predicted number's range."""
-
-    classes: tuple[str, ...] = ()
-    target: TargetRange | None = None
-
-
 class PredictedValues:
     """A model's predictions for N records, as a table for readers and as JSON."""
 

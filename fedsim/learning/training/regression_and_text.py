@@ -1,7 +1,7 @@
 """The tasks without classes: the next token of a text, and a number within a public range."""
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,13 @@ from torch.nn import functional
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim.common.device import at_least_float32
-from fedsim.learning.data.dataset import STEPS
+from fedsim.learning.data.dataset import STEPS, TargetRange
 from fedsim.learning.training import predictions, quality
-from fedsim.learning.training.predictions import Meaning, PredictedValues
+from fedsim.learning.training.predictions import PredictedValues
 from fedsim.learning.training.tasks import Baseline, Task
+
+if TYPE_CHECKING:
+    from fedsim.learning.training.tasks import Meaning
 
 NORMAL = 1.959963984540054
 """The 97.5 % quantile of the normal distribution, for intervals at 95 %."""
@@ -39,7 +42,7 @@ class NextToken(Task):
         return (2,)
 
     def predictions(
-        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: Meaning
+        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> PredictedValues:
         return predictions.likelihoods(outputs[:, 0], self.weights(model, features))
 
@@ -128,10 +131,10 @@ class Regression(Task):
         return (1,)
 
     def predictions(
-        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: Meaning
+        self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> PredictedValues:
-        assert meaning.target is not None
-        return predictions.numbers(outputs[:, 0] / SPAN + 0.5, meaning.target)
+        assert isinstance(meaning, TargetRange)
+        return predictions.numbers(outputs[:, 0] / SPAN + 0.5, meaning)
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
         """Return the baseline of always answering the median, with the least absolute error."""

@@ -20,7 +20,7 @@ from fedsim.learning.data import Dataset, arrays, own_records, tokens
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.dataset import TargetRange, finite
 from fedsim.learning.training import hugging_face, models, pretrained, size_limit, trainable
-from fedsim.learning.training.predictions import Meaning, PredictedValues
+from fedsim.learning.training.predictions import PredictedValues
 from fedsim.learning.training.tasks import task_of
 
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
@@ -226,7 +226,5 @@ def predictions(directory: Path, features: Tensor, own: str = "") -> PredictedVa
     model = load(directory, own)
     with torch.no_grad():
         outputs = torch.cat([model(each) for each in features.split(AT_ONCE)])
-    meaning = Meaning(
-        tuple(class_names(taken)), TargetRange(*taken.target) if taken.target else None
-    )
+    meaning = TargetRange(*taken.target) if taken.target else class_names(taken)
     return task_of(model).predictions(model, outputs, features, meaning)

@@ -54,10 +54,6 @@ def check_shapes(network: nn.Module, shapes: Shapes, where: str) -> None:
     for name in {**own, **shapes}:
         if own.get(name) != shapes.get(name):
             raise InputError(
-                f"'{where}' is damaged or of another model: its '{name}' is "
-                f"{_in_words(shapes.get(name))}, but the network's is {_in_words(own.get(name))}"
+                f"'{where}' is damaged or of another model: its '{name}' has the shape "
+                f"{shapes.get(name)}, but the network's has {own.get(name)}"
             )
-
-
-def _in_words(shape: tuple[int, ...] | None) -> str:
-    return "missing" if shape is None else str(list(shape))

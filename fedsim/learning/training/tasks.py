@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,7 +40,11 @@ def correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 if TYPE_CHECKING:  # SciPy, which a client's process does not need
-    from fedsim.learning.training.predictions import Meaning, PredictedValues
+    from fedsim.learning.data.dataset import TargetRange
+    from fedsim.learning.training.predictions import PredictedValues
+
+    Meaning = Sequence[str] | TargetRange
+    """The names of the classes that a network's outputs stand for, or the range of a number."""
 
 
 def module(name: str) -> Any:
@@ -147,7 +151,7 @@ class Classification(Task):
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> "PredictedValues":
-        return module("predictions").classified(outputs, meaning.classes)
+        return module("predictions").classified(outputs, meaning)
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
         return Baseline(module("quality").majority_share(labels))

@@ -22,6 +22,7 @@ from torch import nn
 
 from fedsim.learning.training import clipped_block, clipping
 from fedsim.learning.training.clipping import Clipper
+from fedsim.learning.training.gradients import formed
 from fedsim.learning.training.layers import RULES
 from fedsim.learning.training.layerwise import LayerwiseModel
 from fedsim.learning.training.models import ChannelAffine, parameter_shapes, size
@@ -321,7 +322,7 @@ def _assert_places_are_alike(build, shape, seed, tokens):
         features.flatten(0, 1)[None],
         labels.view(1, -1),
     )
-    each = clipped_block.formed(gradients).view(groups, SLOTS, -1)[:, ::2]
+    each = formed(gradients).view(groups, SLOTS, -1)[:, ::2]
     assert each.isfinite().all()
     assert torch.equal(each, each[:1].expand_as(each))
 
