@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from math import nan
 from pathlib import Path
@@ -24,7 +24,7 @@ from fedsim.reports.document.wording import DASH, counted, number, percent, plai
 from fedsim.reports.sections.risks import in_cases, of_cases
 from fedsim.studies import page
 from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
-from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Choice, Limit
+from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Limit
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
@@ -191,7 +191,10 @@ def values(values: Mapping[str, Any]) -> str:
 def document(result: Result) -> dict[str, Any]:
     """Return report.json: the request, the settings and the choice."""
     request, choice, config = result.request, result.choice, result.config
-    bound = request.limit
+    limited: dict[str, float | None] = {}
+    if (bound := request.limit) is not None:
+        baseline = {"baseline": bound.baseline} if bound.key == RISK else {}
+        limited = {bound.kind: bound.value, **baseline, "tail_limit": _tail_limit(result, bound)}
     written: dict[str, Any] = strict_json(
         {
             "kind": KIND,
@@ -200,7 +203,7 @@ def document(result: Result) -> dict[str, Any]:
             "state": choice.state,
             "sentences": sentences(result),
             "limit": {
-                **({} if bound is None else _as_json(result, bound)),
+                **limited,
                 "against": config.federation.vantage.value,
                 "trust": config.federation.trust.value,
                 "delta": config.privacy.delta,
@@ -216,11 +219,6 @@ def document(result: Result) -> dict[str, Any]:
         }
     )
     return written
-
-
-def _as_json(result: Result, bound: Limit) -> dict[str, Any]:
-    baseline = {"baseline": bound.baseline} if bound.key == RISK else {}
-    return {bound.kind: bound.value, **baseline, "tail_limit": _tail_limit(result, bound)}
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
@@ -267,7 +265,15 @@ FRONTIER = (
 
 def told(result: Result, directory: Path) -> Told:
     """Return what the search found, with its tables, figure and next steps."""
-    config = result.config
+    config, headings, strictest = result.config, _headings(result), result.choice.strictest
+    said = sentences(result)
+    steps: list[doc.Words] = []
+    if strictest is not None and strictest is not result.choice.chosen:
+        steps.append(
+            f"Decide whether to take ε = {number(strictest.epsilon)} in its place, which is "
+            "stricter and nearly as good."
+        )
+    steps += [(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)]
 
     def sections() -> Iterator[doc.Block]:
         yield from _towards(result)
@@ -285,21 +291,14 @@ def told(result: Result, directory: Path) -> Told:
         played=counted(result.tried, "setting"),
         data=config.data.name,
         release=release.PROPOSED,
-        answer=_in_order(sentences(result)),
-        table=_settings(result),
+        # The last sentence, which a manager can be told, comes with the first.
+        answer=[f"{said[0]} {said[-1]}", *said[1:-1]] if len(said) > 1 else said,
+        table=doc.tabulated(headings, [_cells(result, each) for each in _shown(result)]),
         more=lambda: _numbers(result),
         legend=f"The models were trained on all {config.data.records:,} records and judged on "
         f"{config.data.held_out:,} others.",
-        steps=[
-            *_decision(result.choice),
-            *((f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)),
-        ],
+        steps=steps,
     )
-
-
-def _in_order(said: Sequence[str]) -> list[str]:
-    """Return the first sentence with the last, which a manager can be told, before the others."""
-    return [f"{said[0]} {said[-1]}", *said[1:-1]] if len(said) > 1 else [*said]
 
 
 def write(result: Result, directory: Path) -> Path:
@@ -310,8 +309,11 @@ def write(result: Result, directory: Path) -> Path:
         OSError: a file cannot be written.
     """
     shown = told(result, directory)
-    summary = _as_csv(shown.report["settings"])
-    private_files.write_private(directory / SUMMARY, summary.encode())
+    summary, settings = io.StringIO(), shown.report["settings"]
+    writer = csv.DictWriter(summary, list(settings[0]))
+    writer.writeheader()
+    writer.writerows(settings)
+    private_files.write_private(directory / SUMMARY, summary.getvalue().encode())
     place = report_directory.write_report(directory, shown.report, html.page(shown))
     if result.choice.chosen:
         text = configuration_files.dump(result.config)
@@ -319,15 +321,6 @@ def write(result: Result, directory: Path) -> Path:
     else:  # an earlier search in this directory may have left one
         (directory / CONFIG).unlink(missing_ok=True)
     return place
-
-
-def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows with the same keys as comma-separated values."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _towards(result: Result) -> list[doc.Block]:
@@ -347,17 +340,6 @@ def _towards(result: Result) -> list[doc.Block]:
     ]
     vantage = f"vantage, with {federation.trust} trust"
     return [doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)]
-
-
-def _decision(choice: Choice) -> list[str]:
-    """Return what is to decide about a choice."""
-    strictest = choice.strictest
-    if strictest is None or strictest is choice.chosen:
-        return []
-    return [
-        f"Decide whether to take ε = {number(strictest.epsilon)} in its place, which is stricter "
-        "and nearly as good."
-    ]
 
 
 def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
@@ -407,10 +389,6 @@ def frontier(result: Result) -> Any:
     )
 
 
-def _settings(result: Result) -> doc.Table:
-    return doc.tabulated(_headings(result), [_cells(result, each) for each in _shown(result)])
-
-
 def _headings(result: Result) -> list[str]:
     judged = result.choice.candidates[0].utility.criterion
     bound = result.request.limit
@@ -433,11 +411,15 @@ def _cells(result: Result, each: Candidate) -> list[str]:
     mark = " ←" if each is result.choice.chosen else ""
     most = {BELIEF: each.rho_beta, ADVANTAGE: each.rho_alpha, RISK: each.risk}
     bound, meets = result.request.limit, "meets" if each.meets else "exceeds"
+    limited = []
+    if bound is not None:
+        worded = (number if bound.key == ADVANTAGE else percent)(most[bound.key])
+        limited = [f"{worded} {meets}"]
     return [
         f"{_family(each)}{mark}",
         number(each.epsilon),
         percent(each.right_at_most),
-        *([] if bound is None else [f"{_limited(bound, most[bound.key])} {meets}"]),
+        *limited,
         _measure(each.utility.criterion),
     ]
 
@@ -455,10 +437,6 @@ def _numbers(result: Result) -> list[doc.Block]:
     ]
     headings = [*_headings(result), "learning rate", "clipping norm", "noise multiplier"]
     return [doc.Heading("All settings"), doc.tabulated(headings, rows)]
-
-
-def _limited(bound: Limit, value: float) -> str:
-    return number(value) if bound.key == ADVANTAGE else percent(value)
 
 
 def _family(each: Candidate) -> str:

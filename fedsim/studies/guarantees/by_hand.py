@@ -140,10 +140,14 @@ class ByHand:
     @property
     def unknown(self) -> Unknown:
         """The number that a limit decides. Raises InputError if none is left out."""
-        if (self.noise_multiplier is None) == (self.rounds is None):
+        if self.noise_multiplier is None and self.rounds is None:
             raise InputError(
-                "beside a limit, give rounds to find the noise, or a noise multiplier to find the "
-                "rounds; leave out the limit to state what both guarantee"
+                "give rounds to find the noise, or a noise multiplier to find the rounds"
+            )
+        if self.noise_multiplier is not None and self.rounds is not None:
+            raise InputError(
+                "noise multiplier and rounds are both given beside a limit; leave one out to "
+                "compute it, or leave out the limit to state what they guarantee"
             )
         return "rounds" if self.rounds is None else "noise_multiplier"
 
