@@ -44,7 +44,7 @@ class Network:
 
     def build(self):
         """Return the module; torchvision's batch norms become group norms."""
-        return build(self.model, self.shape, self.classes, self.hidden, "group-norm")
+        return build(self.model, self.shape, self.classes, self.hidden, batch_norm="group-norm")
 
 
 NETWORKS = {
