@@ -21,9 +21,8 @@ from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.server import experiment, model_training
 from fedsim.federation.server.experiment import Trainer
-from fedsim.federation.server.nodes import note_busy
+from fedsim.federation.server.nodes import PollingGrid, note_busy
 from fedsim.federation.server.plan import Plan, default_directory, prepare
-from fedsim.federation.server.polling import PollingGrid
 from fedsim.game import record_display
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation

@@ -29,7 +29,7 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_address
 from itertools import islice
@@ -136,17 +136,6 @@ class Pool:
     lost: tuple[type[Exception], ...]
     width: Callable[[], int]
     configured: Callable[[RunConfig], RunConfig]
-
-    @contextmanager
-    def in_one_line(self, continues: str) -> Iterator[None]:
-        """Raise RuntimeError, with the command that continues, in place of the error of a loss."""
-        try:
-            yield
-        except self.lost:
-            raise RuntimeError(
-                "a worker or the scheduler was lost; check whether memory is short "
-                f"(run.max-memory). What has finished is kept: {continues} continues"
-            ) from None
 
 
 def processes(workers: Workers | None) -> int:
@@ -270,25 +259,11 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True)
-class BatchTask:
-    """A batch of trials for a worker.
+Done = tuple[Arrays, list[dict[str, Any]]]
+"""The result of a worker: the arrays of the batch's file, and the events of its rounds."""
 
-    Attributes:
-        program: the program of the process that runs the campaign.
-        batch: the batch, whose plan has the worker's share of its machine.
-    """
-
-    program: dict[str, str]
-    batch: Batch
-
-
-@dataclass(frozen=True)
-class Done:
-    """The result of a worker: the arrays of the batch's file, and the events of its rounds."""
-
-    findings: Arrays
-    events: list[dict[str, Any]] = field(default_factory=list)
+Train = Callable[[dict[str, str], Batch], Done]
+"""What a worker runs: from the program of the process that runs the campaign, and a batch."""
 
 
 def program(config: Config) -> dict[str, str]:
@@ -340,11 +315,10 @@ def check_chargeable(noise_source: str, tolerated_dropouts: int) -> None:
 
 
 def train_elsewhere(
-    pool: Pool, train: Callable[[BatchTask], Done], campaign: Campaign, left: Sequence[range]
+    pool: Pool, train: Train, campaign: Campaign, left: Sequence[range]
 ) -> Iterator[None]:
     """Have workers train batches, and yield after the findings of each are in the run directory.
 
-    train: the function that a worker runs.
     Raises InputError if a worker has another program or other data.
     Raises RuntimeError if a worker was lost.
     """
@@ -352,28 +326,29 @@ def train_elsewhere(
     own = config.model_copy(update={"run": pool.configured(config.run)})
     plan, here = replace(campaign.plan, config=own), program(config)
     away: dict[Future[Done], tuple[range, list[float]]] = {}
-    with pool.in_one_line(campaign.directory.resumed_by):
+    try:
         while True:
             for trials in islice(waiting, max(0, pool.width() - len(away))):
-                epsilons = _charged(campaign, trials)
-                task = BatchTask(here, replace(campaign.batch(trials), plan=plan))
-                away[pool.executor.submit(train, task)] = trials, epsilons
+                epsilons, batch = _charged(campaign, trials), campaign.batch(trials)
+                task = pool.executor.submit(train, here, replace(batch, plan=plan))
+                away[task] = trials, epsilons
             if not away:
                 return
             done = wait(away, return_when=FIRST_COMPLETED).done
             # What has finished is kept before an error of another task ends the run.
-            for future in sorted(done, key=_failed):
+            for future in sorted(done, key=lambda each: each.cancelled() or bool(each.exception())):
                 trials, epsilons = away.pop(future)
-                result = future.result()
-                for event in result.events:
+                findings, events = future.result()
+                for event in events:
                     spent = {"epsilon": epsilons[event["round"]]} if "round" in event else {}
                     campaign.directory.log_event(**event, **strict_json(spent))
-                campaign.keep(trials, result.findings)
+                campaign.keep(trials, findings)
                 yield
-
-
-def _failed(future: Future[Done]) -> bool:
-    return future.cancelled() or future.exception() is not None
+    except pool.lost:
+        raise RuntimeError(
+            "a worker or the scheduler was lost; check whether memory is short (run.max-memory). "
+            f"What has finished is kept: {campaign.directory.resumed_by} continues"
+        ) from None
 
 
 def _charged(campaign: Campaign, trials: range) -> list[float]:

@@ -4,21 +4,22 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
 from fedsim.common import reading
+from fedsim.common.waiting import pause
 from fedsim.configuration.federation import TOLERATED, FederationConfig
 from fedsim.federation.protocol import messages
-from fedsim.federation.protocol.flower_private import GONE
+from fedsim.federation.protocol.flower_private import GONE, NODE_UNAVAILABLE
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure, metric, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server.acceptance import quiet
-from fedsim.federation.server.polling import taken
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
@@ -27,7 +28,13 @@ REGISTERED = "nodes.json"
 """File of a run directory that names the node of each client's key, by partition."""
 
 POLL_INTERVAL = 0.5
-"""Seconds between two requests for missing answers."""
+"""Seconds between two requests for missing answers of nodes."""
+
+INTERVAL = 0.2
+"""Seconds between the first requests for missing replies. Later requests are rarer."""
+
+SLOW = 20.0
+"""Seconds after which missing replies are reported; the time doubles with each report."""
 
 INTRODUCTION = 5.0
 """Seconds before the first round in which other nodes than the clients' may identify themselves."""
@@ -51,6 +58,60 @@ DISMISS_TIMEOUT = 30.0
 
 MOST_UNANSWERED = 8
 """Messages that an auditor may be behind. Each holds a model in the SuperLink's memory."""
+
+
+def taken(grid: Grid, sent: Sequence[Message]) -> dict[str, Message]:
+    """Send messages, and return those that Flower took, by their ids.
+
+    Of a message to a node that is gone, Flower's deployment returns the id "", and its simulation
+    none; of messages that are too large together, it returns no ids.
+    """
+    ids = {*grid.push_messages(sent)} if sent else set()
+    return {each.metadata.message_id: each for each in sent if each.metadata.message_id in ids}
+
+
+class PollingGrid:
+    """A Flower Grid with a shorter wait for replies than the three seconds of Flower's own.
+
+    report_busy: receives the nodes that have not replied, and the seconds so far. When the wait
+        is over, it receives an empty set once more.
+    """
+
+    def __init__(
+        self, grid: Grid, report_busy: Callable[[set[int], float], None] = lambda *_: None
+    ) -> None:
+        self._grid, self._report_busy = grid, report_busy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages; return replies within seconds, or errors where the node is gone."""
+        sent = list(messages)
+        requests = taken(self._grid, sent)
+        waiting, begun, report_at = {*requests}, time.monotonic(), SLOW
+        gone = Error(NODE_UNAVAILABLE, "its node is not connected")
+        lost = [each for each in sent if each.metadata.message_id not in requests]
+        replies = [Message(gone, reply_to=request) for request in lost]
+        while waiting:
+            for reply in self._grid.pull_messages(sorted(waiting)):
+                request = requests[reply.metadata.reply_to_message_id]
+                waiting.discard(reply.metadata.reply_to_message_id)
+                # Flower reports a dead node with the server as the sender.
+                dead = reply.has_error()
+                replies.append(Message(reply.error, reply_to=request) if dead else reply)
+            waited = time.monotonic() - begun
+            if not waiting or (timeout is not None and waited > timeout):
+                break
+            if waited > report_at:
+                report_at = 2 * waited
+                self._report_busy({requests[id].metadata.dst_node_id for id in waiting}, waited)
+            time.sleep(pause(waited, INTERVAL))
+        if report_at > SLOW:
+            self._report_busy(set(), time.monotonic() - begun)
+        return replies
 
 
 class Nodes:
@@ -131,9 +192,8 @@ class Nodes:
         accepted = taken(self._grid, sent)
         self._awaited |= {id: each.metadata.dst_node_id for id, each in accepted.items()}
         for message in sent:
-            if message.metadata.message_id not in accepted:
-                node = message.metadata.dst_node_id
-                self._leave(node, "Flower accepted no message for its node")
+            if message not in accepted.values():
+                self._leave(message.metadata.dst_node_id, "Flower took no message for its node")
 
     def dismiss(self, timeout: float = DISMISS_TIMEOUT) -> None:
         """Let the auditors fetch their last messages, within some seconds, then end the run."""
@@ -177,19 +237,19 @@ class Nodes:
                     self._others.add(node)  # until its node is gone and comes back
                 continue
             try:
-                if reply.has_error() and reply.error.code in GONE and not self._begun:
-                    # Flower lists a killed node for a minute. It may be on its way back.
-                    self._reasons[failure(reply)] = None
-                elif reply.has_error():
-                    raise RuntimeError(f"a node failed to identify itself: {failure(reply)}")
-                else:
+                if not reply.has_error():
                     self._enter(node, _claimed_partition(reply))
+                    continue
+                why = f"a node failed to identify itself: {failure(reply)}"
+                # Flower lists a killed node for a minute. It may be on its way back.
+                returning = reply.error.code in GONE and not self._begun
             except RuntimeError as error:
-                if self._is_unknown(node):
-                    self._others.add(node)
-                    self._reasons[str(error)] = None
-                else:
-                    failed = failed or str(error)
+                why, returning = str(error), False
+            if returning or self._is_unknown(node):
+                self._others |= set() if returning else {node}
+                self._reasons[why] = None
+            else:
+                failed = failed or why
         return failed
 
     def _is_unknown(self, node: int) -> bool:
@@ -211,20 +271,17 @@ class Nodes:
             raise RuntimeError(
                 f"node {node} claims partition {partition}, but its key belongs to no client"
             )
-        elif not 0 <= partition < self._size:
-            raise InputError(
-                f"a node claims partition {partition}, but federation.clients is {self._size}; "
-                "start as many nodes as clients"
-            )
-        elif self._registered is not None and self._registered.get(partition) != node:
-            raise InputError(
-                f"node {node} claims partition {partition}, but that client's key belongs to node "
-                f"{self._registered.get(partition)}; give it the partition-id of its own key"
-            )
-        elif self.clients.setdefault(partition, node) != node:
-            raise InputError(
-                f"two nodes claim partition {partition}; give each its own partition-id"
-            )
+        else:
+            wrong = ""
+            if not 0 <= partition < self._size:
+                wrong = f"federation.clients is {self._size}; start as many nodes as clients"
+            elif self._registered is not None and self._registered.get(partition) != node:
+                owner = self._registered.get(partition)
+                wrong = f"its key belongs to node {owner}; give it the partition-id of its own key"
+            elif self.clients.setdefault(partition, node) != node:
+                wrong = "so does another node; give each its own partition-id"
+            if wrong:
+                raise InputError(f"node {node} claims partition {partition}, but {wrong}")
 
     def _leave(self, node: int, reason: str) -> None:
         self.auditors.discard(node)
@@ -236,7 +293,7 @@ class Nodes:
             f"{_clients(absent)}. Start as many SuperNodes as federation.clients (in a simulation, "
             f"use --federation-config 'num-supernodes={self._size}'); a training goes on without "
             f"them with {TOLERATED}={len(absent)}"
-            + "".join(f"; a node failed: {reason}" for reason in self._reasons)
+            + "".join(f"; {reason}" for reason in self._reasons)
         )
 
 
@@ -306,42 +363,37 @@ def check_data(
     lost += [f"client {client} did not answer" for client in digests.missing]
     if lost := [*lost, *digests.unsolicited]:
         raise RuntimeError(f"the run did not begin: {'; '.join(lost)}")
-    answers = {
-        client: reply.content.config_records[messages.DATA]
-        for client, reply in digests.accepted.items()
-    }
-    differing = []
-    for client, answer in answers.items():
-        expected = digest(client, bool(answer["records"]))
-        if answer["sha256"] != expected:
-            differing.append(
-                f"client {client} has {str(answer['sha256'])[:16]}… (not {expected[:16]}…)"
-            )
+    differing, protected = [], []
+    for client, reply in digests.accepted.items():
+        answer = reply.content.config_records[messages.DATA]
+        found, expected = str(answer["sha256"]), digest(client, bool(answer["records"]))
+        if found != expected:
+            differing.append(f"client {client} has {found[:16]}… (not {expected[:16]}…)")
+        protected += [] if answer["records"] else [client]
     if differing:
         raise InputError(
             "these clients' data differ from the server's copy (SHA-256 of the records, in order): "
             f"{', '.join(differing)}; put the same files at every data-path"
         )
-    if protected := [client for client, answer in answers.items() if not answer["records"]]:
+    if protected:
         log_event(uncompared=protected)
 
 
 def _inspect_digest(reply: Message) -> None:
     answer = reply.content.config_records[messages.DATA]
-    digest = answer["sha256"]
-    if not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
-        raise ValueError("it has no SHA-256 of its data")
-    if not isinstance(answer["records"], bool):
-        raise ValueError("it does not say whether the SHA-256 is of its records")
+    if (
+        not re.fullmatch("[0-9a-f]{64}", str(answer["sha256"]))
+        or type(answer["records"]) is not bool
+    ):
+        raise ValueError("it has no SHA-256 of its data, or does not say whether of its records")
 
 
 def _claimed_partition(reply: Message) -> int:
     """Return the partition that a node claims. Raises RuntimeError if its reply is invalid."""
     try:
-        claimed = metric(reply, "partition")
-        if claimed != int(claimed):
-            raise ValueError(claimed)
-        return int(claimed)
+        if (claimed := metric(reply, "partition")) == int(claimed):
+            return int(claimed)
+        raise ValueError(claimed)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RuntimeError(
             f"node {reply.metadata.src_node_id} failed to identify itself: invalid reply: {error!r}"

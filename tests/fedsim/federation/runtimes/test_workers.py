@@ -5,7 +5,6 @@ import signal
 import time
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from functools import partial
 from multiprocessing import active_children
 from threading import Thread
@@ -51,23 +50,23 @@ class Backwards(Executor):
     lost: the number of the task that is lost, counted from 1; 0: none.
     """
 
-    def __init__(self, lost=0, change=lambda task: task):
+    def __init__(self, lost=0, change=lambda program: program):
         self.lost, self.change, self.finished, self.waiting = lost, change, 0, []
 
-    def submit(self, train, task):
+    def submit(self, train, program, batch):
         future = Future()
-        self.waiting.append((future, self.change(task), train))
-        if len(self.waiting) == 3 or task.batch.trials.start == LAST:
+        self.waiting.append((future, partial(train, self.change(program), batch)))
+        if len(self.waiting) == 3 or batch.trials.start == LAST:
             while self.waiting:
                 self._finish(*self.waiting.pop())
         return future
 
-    def _finish(self, future, task, train):
+    def _finish(self, future, train):
         self.finished += 1
         try:
             if self.finished == self.lost:
                 raise BrokenProcessPool
-            future.set_result(train(task))
+            future.set_result(train())
         except Exception as error:
             future.set_exception(error)
 
@@ -120,8 +119,8 @@ def test_a_lost_worker_ends_the_run_which_the_next_command_continues(small, tmp_
 
 @pytest.mark.parametrize("what", ["fedsim", "torch", "device", "data"])
 def test_a_worker_with_another_program_is_refused_by_its_name(small, tmp_path, what):
-    def change(task):
-        return replace(task, program=task.program | {what: "another"})
+    def change(program):
+        return program | {what: "another"}
 
     with pytest.raises(InputError, match=f"worker .*:{os.getpid()} has {what} .* another; "):
         _carried_out(small(FEW), tmp_path / "run", _pool(change=change))

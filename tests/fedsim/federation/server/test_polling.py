@@ -8,7 +8,8 @@ from flwr.app import Message, RecordDict
 from fedsim import client_app
 from fedsim.configuration import to_run_config
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.polling import PollingGrid
+from fedsim.federation.server import nodes
+from fedsim.federation.server.nodes import PollingGrid
 
 
 class Slow(InProcessGrid):
@@ -21,6 +22,11 @@ class Slow(InProcessGrid):
         return super().pull_messages(list(message_ids)[:1]) if self.patience >= 0 else []
 
 
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(nodes, "INTERVAL", 0.001)
+
+
 @pytest.fixture
 def slow(small):
     return Slow(client_app.app, 3, to_run_config(small()))
@@ -31,14 +37,14 @@ def _queries(grid):
 
 
 def test_replies_that_come_one_by_one_are_all_returned(slow):
-    replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow)))
+    replies = list(PollingGrid(slow).send_and_receive(_queries(slow)))
     assert {reply.metadata.src_node_id for reply in replies} == set(slow.get_node_ids())
     assert len(replies) == 3
 
 
 def test_after_the_timeout_there_is_what_there_is(slow):
     slow.patience = 2
-    replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow), timeout=0.05))
+    replies = list(PollingGrid(slow).send_and_receive(_queries(slow), timeout=0.05))
     assert len(replies) == 2
 
 
@@ -52,7 +58,7 @@ def test_each_node_that_is_gone_is_told_at_once(slow, untaken):
         return [ids[0], *[untaken] * 2] if untaken is not None else ids[:1]
 
     slow.push_messages = two_are_gone
-    replies = list(PollingGrid(slow, 0.001).send_and_receive(queries, timeout=60))
+    replies = list(PollingGrid(slow).send_and_receive(queries, timeout=60))
     gone = [reply for reply in replies if reply.has_error()]
     assert len(replies) == 3
     assert {reply.metadata.src_node_id for reply in gone} == {
@@ -63,7 +69,7 @@ def test_each_node_that_is_gone_is_told_at_once(slow, untaken):
 
 def test_messages_that_are_too_large_are_told_at_once(slow):
     slow.push_messages = lambda messages: []
-    replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow), timeout=60))
+    replies = list(PollingGrid(slow).send_and_receive(_queries(slow), timeout=60))
     assert [reply.has_error() for reply in replies] == [True] * 3
 
 
@@ -85,4 +91,4 @@ def test_who_keeps_the_server_waiting_is_reported_ever_less_often(slow, monkeypa
 
 
 def test_nothing_sent_is_nothing_waited_for(slow):
-    assert list(PollingGrid(slow, 60).send_and_receive([])) == []
+    assert list(PollingGrid(slow).send_and_receive([])) == []
