@@ -55,17 +55,10 @@ class KeyPair:
 def authority(days: int, now: datetime | None = None) -> KeyPair:
     """Return the key and the self-signed certificate (PEM) of a new authority, valid from `now`."""
     start = now or datetime.now(UTC)
-    key = ec.generate_private_key(ec.SECP384R1())
-    name = _name("fedsim federation authority")
-    usage = _usage("key_cert_sign", "crl_sign")
-    last = start + timedelta(days=days)
-    certificate = (
-        _builder(name, name, key.public_key(), key.public_key(), start, last)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .sign(key, hashes.SHA384())
-    )
-    return KeyPair(_pem(key), certificate.public_bytes(Encoding.PEM))
+    key, name = ec.generate_private_key(ec.SECP384R1()), _name("fedsim federation authority")
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    critical = constraints, _usage("key_cert_sign", "crl_sign")
+    return _signed(name, key, name, key, start, start + timedelta(days=days), critical)
 
 
 def server_certificate(
@@ -83,28 +76,22 @@ def server_certificate(
     """
     issuer_key = _private_key(issuer.private)
     issuer_certificate = x509.load_pem_x509_certificate(issuer.public)
-    key = ec.generate_private_key(ec.SECP384R1())
-    hosts = list(names)
+    key, hosts = ec.generate_private_key(ec.SECP384R1()), list(names)
     start, last = now or datetime.now(UTC), issuer_certificate.not_valid_after_utc
     if start > last:
         raise ValueError(f"its certificate expired on {last:%Y-%m-%d}")
-    usage = _usage("digital_signature")
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
     if both_sides:
         purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
     last = min(start + timedelta(days=days), last)
-    subject, public = issuer_certificate.subject, issuer_key.public_key()
-    certificate = (
-        _builder(_name(hosts[0]), subject, key.public_key(), public, start, last)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
-        )
-        .sign(issuer_key, hashes.SHA384())
+    issued_by = issuer_certificate.subject, issuer_key
+    constraints = x509.BasicConstraints(ca=False, path_length=None)
+    critical = constraints, _usage("digital_signature")
+    others = (
+        x509.ExtendedKeyUsage(purposes),
+        x509.SubjectAlternativeName([_general_name(host) for host in hosts]),
     )
-    return KeyPair(_pem(key), certificate.public_bytes(Encoding.PEM))
+    return _signed(_name(hosts[0]), key, *issued_by, start, last, critical, others)
 
 
 def loopback(days: int, now: datetime | None = None) -> tuple[KeyPair, bytes]:
@@ -176,11 +163,6 @@ def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
             ends.append(end)
 
 
-def fits(key: bytes, certificate: bytes) -> bool:
-    public = x509.load_pem_x509_certificate(certificate).public_key()
-    return _private_key(key).public_key() == public
-
-
 def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_pem_private_key(pem, password=None)
@@ -191,15 +173,19 @@ def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _builder(
+def _signed(
     subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
     issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
-    issuer_public: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
     start: datetime,
     end: datetime,
-) -> x509.CertificateBuilder:
-    return (
+    critical: Iterable[x509.ExtensionType],
+    others: Iterable[x509.ExtensionType] = (),
+) -> KeyPair:
+    """Return a key with its certificate of some extensions, signed by the issuer."""
+    public = key.public_key()
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
@@ -208,11 +194,15 @@ def _builder(
         # An hour for different clocks.
         .not_valid_before(start - timedelta(hours=1))
         .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False
-        )
     )
+    own = x509.SubjectKeyIdentifier.from_public_key(public)
+    above = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    for extensions, is_critical in (((own, above, *others), False), (critical, True)):
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=is_critical)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    certificate = builder.sign(issuer_key, hashes.SHA384())
+    return KeyPair(private, certificate.public_bytes(Encoding.PEM))
 
 
 def _usage(*granted: str) -> x509.KeyUsage:
@@ -229,7 +219,3 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -30,7 +30,7 @@ import tomli_w
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import configurations, private_files, reading
-from fedsim.deployment import certificates, services, templates
+from fedsim.deployment import certificates, templates
 
 FORMAT = 2
 CONNECTION = "federation"
@@ -250,7 +250,7 @@ def _write_machines(
     for machine in kit.machines:
         place = directory / _place(machine)
         _write_manifest(place, replace(kit, machine=machine))
-        for name, text in services.files(machine, values).items():
+        for name, text in templates.services(machine, values).items():
             write_file(place / name, text, 0o700 if name.endswith(".sh") else 0o600)
 
 

@@ -22,11 +22,7 @@ SuperLink after up to 20 s, and ends up to 6 s after its refusal."""
 
 
 def carry_out(
-    server: Path,
-    config: Config,
-    console: Console,
-    *,
-    experiment: bool = False,
+    server: Path, config: Config, console: Console, *, experiment: bool = False
 ) -> RunDirectory:
     """Submit a run to the server's SuperLink, or go on with it, and wait for its end.
 
@@ -116,28 +112,23 @@ def _clients_nodes(server: Path, clients: int, tolerated: int) -> dict[str, int]
 
 def _check(config: Config, clients: int, experiment: bool) -> None:
     """Raise InputError for a run that this federation cannot, or should not, carry out."""
-    federation, privacy = config.federation, config.privacy
-    if federation.clients != clients:
-        raise InputError(
-            f"federation.clients is {federation.clients}, but {clients} clients are "
-            f"deployed; add federation.clients={clients}. If a client left for good, also "
-            "add federation.tolerated-dropouts=1"
-        )
-    if privacy.noise_source == "seed" and not experiment:
-        raise InputError(
-            'privacy.noise-source is "seed", and every node knows the seed, so the noise protects '
-            "no client; add privacy.noise-source=system, or --experiment to run it anyway"
-        )
-    if config.trials.count > 1 and not experiment:
-        raise InputError(
-            f"trials.count is {config.trials.count}, and the costs of so many trainings on the "
-            "same people add up; add trials.count=1, as in the server's deployment.toml, or "
-            "--experiment to run them anyway"
-        )
-    if federation.summed_in_the_clear and privacy.noise_source != "seed":
-        raise InputError(
-            'federation.trust is "distributed", but federation.secure-aggregation is "simulated", '
-            "so the server would see every message with only a share of the noise; add "
-            "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
-            "simulate it)"
-        )
+    federation, privacy, trials = config.federation, config.privacy, config.trials.count
+    seeded = privacy.noise_source == "seed"
+    refusals = {
+        f"federation.clients is {federation.clients}, but {clients} clients are deployed; add "
+        f"federation.clients={clients}. If a client left for good, also add "
+        "federation.tolerated-dropouts=1": federation.clients != clients,
+        'privacy.noise-source is "seed", and every node knows the seed, so the noise protects no '
+        "client; add privacy.noise-source=system, or --experiment to run it anyway": (
+            seeded and not experiment
+        ),
+        f"trials.count is {trials}, and the costs of so many trainings on the same people add up; "
+        "add trials.count=1, as in the server's deployment.toml, or --experiment to run them "
+        "anyway": trials > 1 and not experiment,
+        'federation.trust is "distributed", but federation.secure-aggregation is "simulated", so '
+        "the server would see every message with only a share of the noise; add "
+        "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
+        "simulate it)": federation.summed_in_the_clear and not seeded,
+    }
+    if said := [text for text, refused in refusals.items() if refused]:
+        raise InputError(said[0])

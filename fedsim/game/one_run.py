@@ -5,8 +5,7 @@ included canary adds at most C to the sum of every round, as any record or clien
 use the coins, which must be fair and need not be secret.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -34,19 +33,8 @@ DRAW = 1
 """Round of the seed tree in which canaries are drawn; blocks of directions use later rounds."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Summation and scoring of one kind of m canaries.
-
-    Attributes:
-        total: maps config, records, models [T, P] and weights [T, m] to the canaries' sum [T, P].
-        along: maps config, records, models and releases [T, P] to products [T, m] with each part.
-        records: maps config and federation to the m records; None where canaries are not records.
-    """
-
-    total: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
-    along: Callable[[Config, Federation | None, Tensor, Tensor], Tensor]
-    records: Callable[[Config, Federation], tuple[Tensor, Tensor]] | None = None
+KINDS = ("gradient", "mislabelled")
+"""The kinds of `canaries.kind`."""
 
 
 def included(canary_count: int, seed: int, trials: range) -> Bools:
@@ -70,8 +58,15 @@ def planted(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
         return torch.zeros_like(parameters, dtype=torch.float64)
     drawn = included(config.canaries.count, config.run.seed, knowledge.game.trials)
     weights = torch.from_numpy((drawn & planted_at).astype(np.float64)).to(parameters.device)
-    kind = KINDS[config.canaries.kind]
-    return kind.total(config, knowledge.federation, parameters, weights)
+    if config.canaries.kind == "mislabelled":
+        records = _wrong_records(config, knowledge.federation)
+        return knowledge.federation.clipper.clipped_sum(
+            parameters, *records, weights.to(parameters)
+        )
+    total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+    for place, block in directions(config.canaries.count, config.run.seed, parameters.shape[1]):
+        total += weights[:, place] @ torch.from_numpy(block).to(total)
+    return config.training.clipping_norm * total
 
 
 def scores(
@@ -94,13 +89,25 @@ def scores(
         assert federation is not None
         members = np.arange(len(federation.client_of))
         released = released - federation.clipped_sum(parameters, members)
-    kind = KINDS[config.canaries.kind]
-    return kind.along(config, federation, parameters, released)
+    if config.canaries.kind == "mislabelled":
+        assert federation is not None
+        at_once, clipper = max(1, FORMED // parameters.numel()), federation.clipper
+        records = zip(
+            *(each.split(at_once) for each in _wrong_records(config, federation)), strict=True
+        )
+        products = [
+            torch.einsum("tnp,tp->tn", clipper.clipped_gradients(parameters, *part), released)
+            for part in records
+        ]
+        return torch.cat(products, dim=1)
+    blocks = directions(config.canaries.count, config.run.seed, parameters.shape[1])
+    products = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
+    return config.training.clipping_norm * torch.cat(products, dim=1)
 
 
 def needs_data(canaries: CanariesConfig) -> bool:
     """Return whether scores need records besides the releases."""
-    return canaries.known_data or KINDS[canaries.kind].records is not None
+    return canaries.known_data or canaries.kind == "mislabelled"
 
 
 def check_room(canaries: CanariesConfig, federation: Federation) -> None:
@@ -144,61 +151,7 @@ def _kept(seed: int, count: int, parameters: int) -> Floats:
     return np.concatenate([block for _, block in _directions(seed, count, parameters)])
 
 
-def _total_gradient(
-    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
-) -> Tensor:
-    total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    for place, block in directions(config.canaries.count, config.run.seed, parameters.shape[1]):
-        total += weights[:, place] @ torch.from_numpy(block).to(total)
-    return config.training.clipping_norm * total
-
-
-def _along_gradient(
-    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
-) -> Tensor:
-    blocks = directions(config.canaries.count, config.run.seed, parameters.shape[1])
-    products = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
-    return config.training.clipping_norm * torch.cat(products, dim=1)
-
-
 def _wrong_records(config: Config, federation: Federation) -> tuple[Tensor, Tensor]:
     positions, labels = mislabelled(config.run.seed, config.canaries.count, federation)
     features, right = federation.pool(positions.tolist())
     return features, torch.from_numpy(labels).to(right)
-
-
-def _records(config: Config, federation: Federation | None) -> tuple[Tensor, Tensor]:
-    of = KINDS[config.canaries.kind].records
-    assert federation is not None
-    assert of is not None
-    return of(config, federation)
-
-
-def _total_of_records(
-    config: Config, federation: Federation | None, parameters: Tensor, weights: Tensor
-) -> Tensor:
-    assert federation is not None
-    features, labels = _records(config, federation)
-    return federation.clipper.clipped_sum(parameters, features, labels, weights.to(parameters))
-
-
-def _along_records(
-    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
-) -> Tensor:
-    assert federation is not None
-    features, labels = _records(config, federation)
-    at_once = max(1, FORMED // parameters.numel())
-    products = [
-        torch.einsum(
-            "tnp,tp->tn", federation.clipper.clipped_gradients(parameters, *part), released
-        )
-        for part in zip(features.split(at_once), labels.split(at_once), strict=True)
-    ]
-    return torch.cat(products, dim=1)
-
-
-KINDS: dict[str, Kind] = {
-    "gradient": Kind(_total_gradient, _along_gradient),
-    "mislabelled": Kind(_total_of_records, _along_records, records=_wrong_records),
-}
-"""The kinds of `canaries.kind`."""
