@@ -149,8 +149,14 @@ class RunDirectory:
         with reading.damage(partial(self.damaged, name)):
             try:
                 yield
-            except (FileNotFoundError, PermissionError) as error:
-                raise _unread(self, name, error) from None
+            except FileNotFoundError:
+                raise InputError(
+                    f"'{self.path}' has no {name}: the run is not finished; continue it with "
+                    f"{self.resumed_by}"
+                ) from None
+            except PermissionError:
+                why = f"cannot read {name} in '{self.path}'; make it readable"
+                raise InputError(why) from None
 
     def read_facts(self) -> dict[str, Any]:
         facts = self.read_json("facts.json")
@@ -173,13 +179,9 @@ class RunDirectory:
 
     def damaged(self, name: str, why: str = "") -> InputError:
         """Return the error for a damaged file, with the remedy."""
-        remedy = (
-            f"delete it, and write it again with fedsim report {self.path}"
-            if name == LAST_FILE
-            else f"delete it (and report.json, if there is one) and continue with {self.resumed_by}"
-        )
         return InputError(
-            f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; {remedy}"
+            f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; delete it (and "
+            f"{LAST_FILE}, if there is one) and continue with {self.resumed_by}"
         )
 
     def batch_file(self, first_trial: int) -> str:
@@ -191,24 +193,13 @@ class RunDirectory:
     @property
     def resumed_by(self) -> str:
         """The command that continues the run."""
-        try:
-            job = self.config.run.job
-        except InputError:
-            job = "experiment"
-        return f"fedsim {'train' if job == 'training' else 'run'} {self.path}"
+        training = self.config.run.job == "training"
+        return f"fedsim {'train' if training else 'run'} {self.path}"
 
     @property
     def finished(self) -> bool:
-        """Whether the run has its last report: of a training, or of all planned trials."""
-        if not self.has(LAST_FILE):
-            return False
-        if self.config.run.job == "training":
-            return self.has(CARD)
-        try:
-            reported = self.read_json("report.json")["details"]["trials"]
-        except (KeyError, TypeError):
-            raise self.damaged("report.json") from None
-        return bool(reported == self.config.trials.count)
+        """Whether the run has its last report, and a training its model card."""
+        return self.has(LAST_FILE) and (self.config.run.job != "training" or self.has(CARD))
 
     def log_event(self, **event: Any) -> None:
         line = json.dumps({"time": time.time(), **event}) + "\n"
@@ -243,13 +234,14 @@ def holds_run(path: Path, config: Config) -> bool:
     existing = path.absolute() / "config.toml"
     try:
         if existing.exists():
-            old, tolerated = _load(existing), config.federation.tolerated_dropouts
-            if config.run.job == "training" and tolerated > old.federation.tolerated_dropouts:
-                more = old.federation.model_copy(update={"tolerated_dropouts": tolerated})
-                old = old.model_copy(update={"federation": more})
-            if (stop_at := config.privacy.stop_at) > old.privacy.stop_at:
-                larger = old.privacy.model_copy(update={"stop_at": stop_at})
-                old = old.model_copy(update={"privacy": larger})
+            old = _load(existing)
+            may_grow = [("privacy", "stop_at")]
+            if config.run.job == "training":
+                may_grow.append(("federation", "tolerated_dropouts"))
+            for table, name in may_grow:
+                before, now = (getattr(getattr(each, table), name) for each in (old, config))
+                grown = getattr(old, table).model_copy(update={name: max(before, now)})
+                old = old.model_copy(update={table: grown})
             if old == config.placed_at(""):
                 return True
             raise InputError(
@@ -282,13 +274,3 @@ def _load(path: Path) -> Config:
             f"cannot read the configuration of the run in '{path.parent}': {error}; restore "
             "config.toml from a copy, or name a new directory for another run"
         ) from None
-
-
-def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
-    path = directory.path
-    if isinstance(error, FileNotFoundError):
-        return InputError(
-            f"'{path}' has no {name}: the run is not finished; continue it with "
-            f"{directory.resumed_by}"
-        )
-    return InputError(f"cannot read {name} in '{path}': {error.strerror}; make it readable")

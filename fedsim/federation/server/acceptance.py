@@ -71,18 +71,18 @@ def accept(
         lost |= dict.fromkeys(late, silent)
     lost |= {client: f"client {client} left" for client in asked if client not in batch.nodes}
     reasons = "; ".join(dict.fromkeys([*replies.unsolicited, *lost.values()]))
+    problem = ""
     if reasons and not tolerated:
-        raise ClientFailedError(f"{what}: {reasons.rstrip('.')}{_without(batch, lost)}")
-    if len(lost) > tolerated:
-        raise ClientFailedError(
-            f"{what}: {len(lost)} of {len(asked)} clients are missing, more than "
+        problem = f"{reasons.rstrip('.')}{_without(batch, lost)}"
+    elif len(lost) > tolerated:
+        problem = (
+            f"{len(lost)} of {len(asked)} clients are missing, more than "
             f"federation.tolerated-dropouts = {tolerated}; nothing of it is released: {reasons}"
         )
-    if needed in lost:
-        raise ClientFailedError(
-            f"{what}: the adversary's node is missing, without which there is no belief to "
-            f"report: {reasons}"
-        )
+    elif needed in lost:
+        problem = f"the adversary's node is missing, so there is no belief to report: {reasons}"
+    if problem:
+        raise ClientFailedError(f"{what}: {problem}")
     for client, why in (*lost.items(), *((None, why) for why in replies.unsolicited)):
         log_event(dropped=client, of=what, reason=why)
     return replies.accepted
@@ -107,20 +107,18 @@ def accept_round(
     """Return the clients' valid replies of a round."""
     # An adversary that misses a round has lost its memory and cannot continue.
     follows = at_server.seat(batch.plan.config.audit.mode).follows
-    number = round.number
     accepted = accept(
         batch,
         answers,
-        f"round {number}",
-        batch.asked(number),
+        f"round {round.number}",
+        batch.asked(round.number),
         lambda reply: _check_reply(batch, round, secure, reply),
         batch.plan.config.federation.tolerated_dropouts,
         batch.challenge.adversary if follows else None,
         log_event,
     )
-    return Received(
-        {client: each for client, each in accepted.items() if batch.sends(client, round.number)}
-    )
+    senders = batch.plan.config.participation.participants(round.number)
+    return Received({client: each for client, each in accepted.items() if client in senders})
 
 
 def accept_findings(batch: Batch, answers: Iterable[Message]) -> Message:
