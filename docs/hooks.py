@@ -20,7 +20,7 @@ from fedsim.commands import main
 from fedsim.configuration import Config
 from fedsim.configuration.documentation import every_key
 from fedsim.configuration.refused import REFUSED
-from fedsim.federation.protocol.bounds import BOUNDS
+from fedsim.federation.protocol.consent import BOUNDS
 from fedsim.reports.kinds.schema import of_kinds
 
 ROOT = Path(__file__).parents[1]

@@ -151,10 +151,10 @@ def simulate(directory: str, failure: str) -> None:
         directory: the run directory.
         failure: path of a file that gets the reason of a failure.
     """
+    end_with_parent()  # else a killed command would leave its run going
     from fedsim import client_app, server_app  # noqa: PLC0415
     from fedsim.federation.runtimes.simulation import play  # noqa: PLC0415
 
-    end_with_parent()  # else a killed command would leave its run going
     try:
         config = RunDirectory.open(Path(directory)).config
         values = configuration.to_run_config(config)

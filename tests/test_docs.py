@@ -16,7 +16,7 @@ from cyclopts import CoercionError, CycloptsError, MissingArgumentError
 from adversaries.errors import InputError
 from fedsim.commands import main
 from fedsim.configuration import KNOWN_KEYS
-from fedsim.federation.protocol.bounds import BOUNDS
+from fedsim.federation.protocol.consent import BOUNDS
 from tests.console import run
 
 ROOT = Path(__file__).parents[1]

@@ -278,7 +278,9 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small):
         dying = Error(NODE_UNAVAILABLE, "Node Unavailable")
         return Message(dying, reply_to=message) if _of(message, 1) else reply
 
-    with pytest.raises(InputError, match=r"2 of 3 clients connected.*failed to identify itself: Node Unav"):
+    with pytest.raises(
+        InputError, match=r"2 of 3 clients connected.*failed to identify itself: Node Unav"
+    ):
         _connected(FaultyGrid(small(TINY), dead), 0.1)
 
 

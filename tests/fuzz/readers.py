@@ -21,7 +21,7 @@ from fedsim.common import report_directory
 from fedsim.configuration import Config, to_run_config
 from fedsim.configuration.federation import DataConfig
 from fedsim.deployment import run
-from fedsim.federation.protocol import node_machine
+from fedsim.federation.client import adversary_node
 from fedsim.federation.runs import batches, ledger, run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -232,9 +232,9 @@ def _scores(folder):
 def _memory(folder):
     place = SimpleNamespace(run_id=1, node_id=2, node_config={"state-path": str(folder / "state")})
     context = cast(Context, place)
-    node_machine.remember(context, "ratios", {"a": np.eye(3)})
+    adversary_node.remember(context, "ratios", {"a": np.eye(3)})
     (path,) = (folder / "state").iterdir()
-    return Reader(path, lambda: node_machine.recall(context, "ratios") or None, damage.RAW)
+    return Reader(path, lambda: adversary_node.recall(context, "ratios") or None, damage.RAW)
 
 
 @_reader("a report that may be replaced")

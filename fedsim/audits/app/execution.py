@@ -46,8 +46,7 @@ from fedsim.audits.steps.watch import Statement
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.configuration import Scalar
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
-from fedsim.federation.transcripts.layout import Layout
-from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.federation.transcripts.records import Layout, ObservedRound
 from fedsim.privacy.delta import ASSUMED
 
 UNBOUNDED_WEIGHT = 1e9

@@ -41,8 +41,7 @@ from fedsim.audits.steps.statistics import (
 )
 from fedsim.audits.steps.theory import epsilon_of, gaussian_steps
 from fedsim.audits.steps.watch import Step, step_of
-from fedsim.federation.transcripts.layout import Layout
-from fedsim.federation.transcripts.records import LOOP, UNITS, ObservedRound
+from fedsim.federation.transcripts.records import LOOP, UNITS, Layout, ObservedRound
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.identifiability import rho_alpha
 

@@ -20,7 +20,7 @@ from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.results.rows import Limit, Noise, View
 from fedsim.audits.run import detectable
 from fedsim.audits.steps.watch import number
-from fedsim.federation.transcripts.layout import Layout
+from fedsim.federation.transcripts.records import Layout
 
 LARGEST = 1e30
 DITHER_SEED = 0x7EA1, 0, 1

@@ -26,8 +26,7 @@ from fedsim.audits.recorded.releases import (
 )
 from fedsim.audits.results.rows import Limit, View
 from fedsim.audits.steps.watch import number
-from fedsim.federation.transcripts.layout import Layout
-from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.federation.transcripts.records import Layout, ObservedRound
 
 MOVED = (
     "the model that was sent is not the one that the round before released: the server changed it "

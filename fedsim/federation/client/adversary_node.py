@@ -1,6 +1,9 @@
 """The adversary's node: a belief from round to round, and attacks on the final model."""
 
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +12,10 @@ import torch
 from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
+from fedsim.common import private_files, reading
 from fedsim.configuration.federation import FederationConfig
 from fedsim.federation.client.admission import Received
-from fedsim.federation.protocol import consent, messages, node_machine
+from fedsim.federation.protocol import consent, messages
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, participant, released_model
@@ -39,7 +43,7 @@ def follow(
         memory = _recall(received)
         if _waits(received.config.federation):
             arrays = {"model": parameters.cpu().numpy(), "message": sent.double().cpu().numpy()}
-            node_machine.remember(received.context, AWAITING, arrays)
+            remember(received.context, AWAITING, arrays)
         else:
             of_round = KnownRound(
                 received.config,
@@ -65,9 +69,9 @@ def conclude(received: Received) -> None:
         game = request.game.at(request.round - 1)
         step = released_model.attack(config, loaded, game, received.model)
         arrays = {name.replace("_", "-"): array for name, array in step.items()}
-        node_machine.remember(context, RELEASED, arrays)
+        remember(context, RELEASED, arrays)
     if not consent.protects(context.node_config):
-        node_machine.remember(context, MEMBERSHIP, _attack_losses(received))
+        remember(context, MEMBERSHIP, _attack_losses(received))
 
 
 def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRecord]:
@@ -77,13 +81,13 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
         names[name] = vantages.suffix(vantage, configured_vantage)
     records = {}
     for name, ending in names.items():
-        arrays = node_machine.recall(context, name)
+        arrays = recall(context, name)
         arrays.pop(PROGRESS, None)
         if arrays:
             records[name] = messages.array_record(
                 **{f"{key}{ending}": array for key, array in arrays.items()}
             )
-    node_machine.forget(context, [*names, AWAITING])
+    forget(context, [*names, AWAITING])
     return records
 
 
@@ -123,7 +127,7 @@ def _recall(received: Received) -> Memory:
     request, loaded = received.request, received.loaded
     if request.round == 1:
         return Memory.empty(request.trials)
-    arrays = node_machine.recall(received.context, MEMORY)
+    arrays = recall(received.context, MEMORY)
     last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
         state = "is missing" if last is None else f"is of round {last}"
@@ -143,7 +147,7 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
     config, loaded = received.config, received.loaded
     own = received.partition
     before = replace(received.request, round=received.request.round - 1)
-    awaiting = node_machine.recall(context, AWAITING)
+    awaiting = recall(context, AWAITING)
     clients = messages.participants(message.content)
     disclosed: dict[str, npt.NDArray[Any]] = {}
     if messages.DISCLOSED in message.content:
@@ -167,4 +171,50 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
 
 
 def _remember(context: Context, memory: Memory, round: int) -> None:
-    node_machine.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})
+    remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})
+
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Remember arrays under a name. They replace earlier arrays of that name.
+
+    Raises OSError if the file cannot be written.
+    Raises InputError if the folder is a symbolic link.
+    """
+    path = _path(context, name)
+    if path is None:
+        context.state[name] = messages.array_record(**arrays)
+        return
+    private_files.make_directory(path.parent)
+    with private_files.replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
+
+
+def recall(context: Context, name: str) -> Arrays:
+    """Return the arrays of a name; empty if they are missing or unreadable."""
+    path = _path(context, name)
+    if path is None:
+        record = context.state.array_records.get(name)
+        return {} if record is None else messages.arrays_of(record)
+    try:
+        return reading.arrays(path)
+    except reading.DAMAGE:
+        return {}
+
+
+def forget(context: Context, names: Iterable[str]) -> None:
+    """Delete the files of some names, which hold beliefs about a person."""
+    for name in names:
+        if (path := _path(context, name)) is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _path(context: Context, name: str) -> Path | None:
+    folder = context.node_config.get("state-path")
+    if not folder:
+        return None
+    # Several nodes of one machine may share the folder.
+    return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"

@@ -9,6 +9,7 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
 from adversaries.errors import InputError
+from fedsim.common import device
 from fedsim.common.randomness import StreamRole as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.configuration import from_run_config
@@ -20,8 +21,9 @@ from fedsim.federation.protocol.messages import Role
 from fedsim.game import federation
 from fedsim.game.client import contribution, local_step_size, local_steps, noise
 from fedsim.game.known_round import KnownRound, coins_of
+from fedsim.game.mechanisms import vantages
 from fedsim.learning.training import clipped_block
-from fedsim.privacy.mechanism import sensitivity
+from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
 if TYPE_CHECKING:
     from fedsim.game.canary import Canaries
@@ -125,9 +127,7 @@ def _computing(
         reply, sent = _encoded(total, grid, bounded)
         content = {messages.REPLY: messages.array_record(sum=reply)}
         if disclosing:
-            from fedsim.federation.client import disclosing as beside  # noqa: PLC0415  (audits only)
-
-            content |= beside.disclosed(received, parameters, coins, noises)
+            content |= _disclosed(received, parameters, coins, noises)
         _follow(received, parameters, sent, coins)
         return content
 
@@ -289,3 +289,46 @@ def _noise_std(received: Received, grid: "FixedPoint | None") -> torch.Tensor:
             return std * received.array(messages.SENSITIVITY)
         std *= sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     return torch.full((request.trials,), std, dtype=torch.float64, device=received.loaded.device)
+
+
+def _disclosed(
+    received: Received,
+    parameters: torch.Tensor,
+    taking_part: torch.Tensor | None,
+    noises: list[torch.Tensor],
+) -> dict[str, ArrayRecord]:
+    """Return what a client sends beside its sum: a measurement, or a colluder's noises [T, P]."""
+    if not admission.reads_noise(received.config.audit.mode):
+        if received.request.role != Role.COLLUDER or not noises:
+            return {}
+        (noise_drawn,) = noises
+        return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
+    measured = _measurement(received, parameters, taking_part, noises)
+    if not measured:
+        return {}
+    return {messages.MEASUREMENT: messages.array_record(**device.to_host(measured))}
+
+
+def _measurement(
+    received: Received,
+    parameters: torch.Tensor,
+    taking_part: torch.Tensor | None,
+    noises: list[torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    config, request = received.config, received.request
+    measured = {}
+    roles = (request.role == role for role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER))
+    if noises and vantages.tells_noise(config.federation, config.audit.vantages, *roles):
+        (measured["noise"],) = noises
+    if request.role != Role.TARGET_CLIENT:
+        return measured
+    known = KnownRound(config, received.loaded, request.game, parameters)
+    from fedsim.game.pair import challenge_contributions  # noqa: PLC0415  (audits only)
+
+    present, absent = challenge_contributions(known)
+    measured["present"] = present
+    if config.privacy.neighbouring is Neighbouring.REPLACE:
+        measured["absent"] = absent
+    if taking_part is not None and config.participation.secret:
+        measured["participation"] = taking_part[:, request.game.unit]
+    return measured

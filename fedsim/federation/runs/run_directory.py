@@ -21,16 +21,140 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.configuration import Config
 from fedsim.configuration import files as configuration_files
-from fedsim.federation.runs import run_files
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Length = Annotated[float, Field(allow_inf_nan=False, ge=0)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class FactsPart(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class ChosenChallenge(FactsPart):
+    record: Count | None
+    replacement: Count | None
+    client: Count
+    adversary: Count
+    measure: str
+    distance: Number | None
+    kind: str
+    label: Count | None
+
+
+class AttributeFacts(FactsPart):
+    name: str
+    value: str
+    other: str
+    share: Annotated[float, Field(ge=0, le=1)]
+
+
+class TargetFacts(FactsPart):
+    """Part of facts.json: a target record of public data, from `record_display.shown`."""
+
+    label: Count
+    pixels: list[list[Count]] | list[list[list[Count]]] | None = None
+    attributes: list[AttributeFacts] | None = None
+
+
+class TimingFacts(FactsPart):
+    """Part of facts.json, in seconds."""
+
+    federation: Length
+    total: Length
+
+
+class RunFacts(FactsPart):
+    """facts.json: data of the report beside the configuration and the transcript."""
+
+    created: str
+    runtime: str
+    device: str
+    versions: dict[str, str]
+    challenge: ChosenChallenge
+    client_sizes: list[Count]
+    mean_label_skew: Number | None
+    dataset: str
+    held_out: Count
+    majority: Annotated[float, Field(ge=0, le=1)]
+    baseline_loss: Length | None = None
+    of_class: list[Count] = []
+    target: TargetFacts | None = None
+    data_sha256: str = ""
+    parameters: Count
+    frozen_parameters: Count
+    gradient_fallbacks: dict[str, str]
+    precision: str
+    noise_multiplier: Length
+    timing: TimingFacts
+    planned_trials: Count
+    batches: Count
+
+
+class Event(FactsPart):
+    """A line of events.jsonl. Its keys tell its kind."""
+
+    time: Number
+    phase: str = ""
+    round: Count = 0
+    rounds: Annotated[int, Field(ge=1)] = 1
+    trials: Annotated[list[Count], Field(min_length=2, max_length=2)] = [0, 0]
+    accuracy: Number | None = None
+    majority: Number | None = None
+    baseline_loss: Number | None = None
+    task: str = "classification"
+    loss: float | None = None  # NaN of a model that diverged
+    of_class: list[Count] = []
+    balanced_accuracy: Number | None = None
+    area_under_curve: Number | None = None
+    recalls: list[Number | None] = []
+    precisions: list[Number | None] = []
+    epsilon: Number | None = None
+    advantage: Number | None = None
+    advantage_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = [0, 0]
+    belief: Number | None = None
+    busy: list[Count] = []
+    seconds: Number = 0.0
+
+
+def check_facts(schema: type[FactsPart], value: Mapping[str, Any]) -> None:
+    """Raise ValueError for the first key of a JSON object that is missing or has another type."""
+    try:
+        schema.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            raise ValueError(f"it has no '{key}'") from None
+        raise ValueError(f"its '{key}' is {first['input']!r}") from None
+
+
+def whole_events(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the whole lines of events.jsonl from a byte offset on, with the offset behind each."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            try:
+                event = json.loads(line)  # accepts NaN, the loss of a diverged model
+            except reading.DAMAGE:  # torn by a kill, and glued to the event after it
+                continue
+            yield event, offset
+
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
 
@@ -161,7 +285,7 @@ class RunDirectory:
     def read_facts(self) -> dict[str, Any]:
         facts = self.read_json("facts.json")
         with self.reading("facts.json"):
-            run_files.check_facts(run_files.RunFacts, facts)
+            check_facts(RunFacts, facts)
         return facts
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -208,9 +332,9 @@ class RunDirectory:
 
     def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield whole events from a byte offset on, each with the offset behind it."""
-        for event, behind in run_files.events(self.path / "events.jsonl", offset):
+        for event, behind in whole_events(self.path / "events.jsonl", offset):
             with self.reading("events.jsonl"):
-                run_files.check_facts(run_files.Event, event)
+                check_facts(Event, event)
             yield event, behind
 
     def events_size(self) -> int:

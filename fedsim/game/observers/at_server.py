@@ -1,7 +1,7 @@
 """Adversaries at the server, by `audit.mode`; a user's own class is "package.module:name"."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,11 @@ from fedsim.game import federation as data
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step, UnknownNoise
 from fedsim.game.mechanisms.vantages import EXACT
+from fedsim.game.observers.participant import of_local_steps, replay_target
+from fedsim.game.observers.question import Question
+from fedsim.game.pair import challenge_contributions, common_part
 from fedsim.game.round_game import RoundGame
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Vantage
 
 Array = npt.NDArray[Any]
@@ -75,9 +79,6 @@ class CuriousServer(Seat):
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
         if Vantage.SERVER not in seen.unknown_noise:
             return {}
-        # Imported here: a client loads this class, but never concludes.
-        from fedsim.game.observers.server_adversary import conclude  # noqa: PLC0415
-
         config, game = seen.config, seen.game
         federation, target = data.load(seen.config), game.target_client
         # The target's own message shows most: it lacks the other clients' gradients and noise.
@@ -99,11 +100,8 @@ class Oracle(Seat):
     reads_noise = True
 
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
-        # Imported here: a client loads this class, but never concludes.
-        from fedsim.game.observers import disclosed_noise  # noqa: PLC0415
-
         measured = seen.measured()
-        return disclosed_noise.measure(
+        return measure(
             measured.present,
             measured.absent,
             measured.noises,
@@ -150,3 +148,85 @@ def check_seat(config: Config) -> None:
             "needs to know which other records take part, but only their clients do; set "
             'audit.mode = "oracle" or privacy.noise-source = "seed"'
         )
+
+
+def conclude(
+    knowledge: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor
+) -> Step:
+    """Return the server's evidence from one round, on the CPU.
+
+    noise_std: of the noise that the server does not know, float64 [T], of one of several steps.
+    message: [T, P], less the noise that was disclosed to the server.
+    """
+    config = knowledge.config
+    if config.training.local_steps > 1:
+        with_record, common = replay_target(knowledge)
+        question = of_local_steps(config, common, with_record - common, noise_std)
+    else:
+        present, absent = challenge_contributions(knowledge)
+        replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+        question = Question(
+            common_part(knowledge, summed),
+            present,
+            absent if replaced else None,
+            noise_std,
+            config.participation.rate,
+        )
+    return question.answer(message).on_cpu()
+
+
+def measure(
+    present: Tensor,
+    absent: Tensor | None,
+    noises: Iterable[tuple[int, Tensor]],
+    worlds: Tensor,
+    participation: Tensor | None,
+    unknowns: Mapping[Vantage, UnknownNoise],
+    sampling_rate: float,
+) -> dict[Vantage, Step]:
+    """Return what each vantage would conclude from r = rest + B (b g + (1 - b) g') + w.
+
+    The rest is known, so that the question is about the target's part with the unknown noise w.
+
+    present: g, the clipped gradient of the target record, float64 [T, P].
+    absent: g', of its replacement, float64 [T, P]; None without one.
+    noises: parts of the noise by source, float64 [T, P]; each is read once, one after another.
+    worlds: b, bool [T].
+    participation: B, bool [T]; None if the record surely takes part.
+    Raises ValueError if the noise of a vantage's source is missing, disclosed twice, or not [T, P].
+    """
+    replacement = torch.zeros_like(present) if absent is None else absent
+    sent = torch.where(worlds[:, None], present, replacement)
+    if participation is not None:
+        sent = sent * participation[:, None]
+    seen = {vantage: sent.clone() for vantage in unknowns}
+    disclosed = set()
+    for source, noise in noises:
+        if source in disclosed or noise.shape != present.shape:
+            raise ValueError(
+                f"the noise of source {source} has shape {list(noise.shape)}, or was sent twice"
+            )
+        disclosed.add(source)
+        for vantage, unknown in unknowns.items():
+            if source in unknown.sources:
+                seen[vantage] += noise
+    for vantage, unknown in unknowns.items():
+        # Without this noise, the belief would be more certain than it may be.
+        if undisclosed := sorted(unknown.sources - disclosed):
+            raise ValueError(
+                f"the noise of {undisclosed}, which hides the target from {vantage}, was not "
+                "disclosed"
+            )
+    known = present.new_zeros(())
+    return {
+        vantage: Question(
+            known, present, absent, unknown.noise_std, sampling_rate, rounding=0.0
+        ).answer(seen[vantage])
+        for vantage, unknown in unknowns.items()
+    }
+
+
+def nothing(noise_std: Tensor) -> Step:
+    """Return a step without information, for a round that the record's client missed."""
+    zero = torch.zeros_like(noise_std)
+    return Step(zero, zero, noise_std, zero, zero)

@@ -19,9 +19,9 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.configuration import Config, Scalar
 from fedsim.configuration.federation import OWN
-from fedsim.federation.client import admission, client_ledger, seen_models
+from fedsim.federation.client import admission, client_ledger, kept_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.client.seen_models import AnsweredTraining, SeenTraining
+from fedsim.federation.client.kept_models import AnsweredTraining, SeenTraining
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError, Terms
 from fedsim.game import federation
@@ -238,7 +238,7 @@ class ClientNode:
 def assemble(node: ClientNode) -> ClientReport:
     registry.allow(node.code.split(","))
     answers = client_ledger.read_answers(node.terms.state)
-    kept = {each.run: each for each in seen_models.read_seen(node.terms.state)}
+    kept = {each.run: each for each in kept_models.read_seen(node.terms.state)}
     together: dict[str, list[AnsweredMessage]] = {}
     for answer in answers:  # an interrupted training goes on in another run
         together.setdefault(answer.experiment, []).append(answer)

@@ -8,8 +8,7 @@ from flwr.app import Context, Message, RecordDict
 
 from fedsim import client_app
 from fedsim.configuration import Config, to_run_config
-from fedsim.federation.protocol.bounds import BOUNDS, Bound
-from fedsim.federation.protocol.consent import RefusedError
+from fedsim.federation.protocol.consent import BOUNDS, Bound, RefusedError
 from fedsim.federation.protocol.flower_private import become_task
 
 ELSEWHERE = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedsim.federation.protocol import node_machine
+from fedsim.federation.client import adversary_node
 
 
 def _context(run_id, node_config):
@@ -25,10 +25,10 @@ def node_config(request, tmp_path):
 
 def test_what_was_kept_comes_back(node_config):
     context = _context(1, node_config)
-    assert node_machine.recall(context, "memory") == {}
-    node_machine.remember(context, "memory", {"ratios": np.zeros(1)})
-    node_machine.remember(context, "memory", ARRAYS)
-    found = node_machine.recall(context, "memory")
+    assert adversary_node.recall(context, "memory") == {}
+    adversary_node.remember(context, "memory", {"ratios": np.zeros(1)})
+    adversary_node.remember(context, "memory", ARRAYS)
+    found = adversary_node.recall(context, "memory")
     assert found.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(found[name], array)
@@ -36,30 +36,30 @@ def test_what_was_kept_comes_back(node_config):
 
 
 def test_another_run_has_a_memory_of_its_own(node_config):
-    node_machine.remember(_context(1, node_config), "memory", ARRAYS)
-    assert node_machine.recall(_context(2, node_config), "memory") == {}
+    adversary_node.remember(_context(1, node_config), "memory", ARRAYS)
+    assert adversary_node.recall(_context(2, node_config), "memory") == {}
 
 
 def test_files_survive_a_restart_that_flowers_state_does_not(tmp_path):
     config = {"state-path": str(tmp_path)}
     before = _context(1, config)
-    node_machine.remember(before, "memory", ARRAYS)
+    adversary_node.remember(before, "memory", ARRAYS)
     assert len(before.state) == 0
-    assert node_machine.recall(_context(1, config), "memory").keys() == ARRAYS.keys()
+    assert adversary_node.recall(_context(1, config), "memory").keys() == ARRAYS.keys()
 
 
 def test_files_are_their_clients_alone_and_can_be_forgotten(tmp_path):
     context = _context(1, {"state-path": str(tmp_path / "state")})
-    node_machine.remember(context, "memory", ARRAYS)
+    adversary_node.remember(context, "memory", ARRAYS)
     (file,) = (tmp_path / "state").iterdir()
     assert not stat.S_IMODE(file.stat().st_mode) & 0o077
-    node_machine.forget(context, ["memory", "never there"])
+    adversary_node.forget(context, ["memory", "never there"])
     assert not list((tmp_path / "state").iterdir())
 
 
 def test_a_damaged_file_is_nothing_remembered(tmp_path):
     context = _context(1, {"state-path": str(tmp_path)})
-    node_machine.remember(context, "memory", ARRAYS)
+    adversary_node.remember(context, "memory", ARRAYS)
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:40])
-    assert node_machine.recall(context, "memory") == {}
+    assert adversary_node.recall(context, "memory") == {}

@@ -7,7 +7,7 @@ from scipy import stats
 
 from fedsim.game import federation
 from fedsim.game.known_round import KnownRound
-from fedsim.game.observers.server_adversary import conclude
+from fedsim.game.observers.at_server import conclude
 from fedsim.game.pair import challenge_gradients
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models

@@ -13,7 +13,7 @@ import torch
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.configuration import JOBS, from_run_config, to_run_config
-from fedsim.federation.client import client_ledger, seen_models
+from fedsim.federation.client import client_ledger, kept_models
 from fedsim.federation.protocol import consent
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -127,7 +127,7 @@ def test_the_page_opens_with_the_budget_and_the_most_exposed_record(client, caps
 @pytest.mark.parametrize("lost", [3, 4])
 def test_a_round_whose_model_was_not_kept_counts_whole(lost, client, capsys):
     whole = _report(client, capsys)["trainings"][0]["exposure"]
-    (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
+    (kept,) = (client / "state" / kept_models.FOLDER).iterdir()
     for round in range(1, lost + 1):
         (kept / f"round-{round}.npy").unlink()
     found = _report(client, capsys)
@@ -149,7 +149,7 @@ def test_an_interrupted_training_is_one(client, capsys):
     answers = client_ledger.read_answers(path.parent)
     path.unlink()
     terms = consent.Terms(frozenset(), 1, 3.0, 1e-3, path.parent)
-    (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
+    (kept,) = (client / "state" / kept_models.FOLDER).iterdir()
     other = kept.with_name("2")
     shutil.copytree(kept, other)
     for answer in answers:
@@ -168,7 +168,7 @@ def _page(client):
 
 def _brute_force(client, noise_multiplier):
     """Return mu of every record, and the share that was cut, by one gradient after another."""
-    (training,) = seen_models.read_seen(client / "state")
+    (training,) = kept_models.read_seen(client / "state")
     data = np.load(client.parent / "client-0.npz")
     features = np.stack([data["age"] / 50 - 1, data["dose"] / 2.5 - 1], axis=1).astype(np.float32)
     labels = (data["sick"] == "yes").astype(np.int64)
@@ -188,8 +188,8 @@ def _brute_force(client, noise_multiplier):
 
 
 def test_without_models_the_ledger_remains(client, capsys):
-    (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
-    assert json.loads((kept / seen_models.CONFIG).read_text())["data.root"] == ""
+    (kept,) = (client / "state" / kept_models.FOLDER).iterdir()
+    assert json.loads((kept / kept_models.CONFIG).read_text())["data.root"] == ""
     # Other records by now: what took part cannot be measured any more.
     toml = client / "node.toml"
     toml.write_text(toml.read_text().replace("client-0.npz", "others.npz"))
