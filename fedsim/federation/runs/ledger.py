@@ -89,21 +89,26 @@ class Account:
             self.add(row)
 
     def add(self, row: LedgerRow) -> None:
-        old = self.rows.get(row.place)
-        for client in {*row.clients, *(old.clients if old is not None else ())}:
-            self._spent[client] = self.spent(client, row)
+        for changed, count in self._changes(row):
+            for client in changed.clients:
+                counts = self._spent.setdefault(client, Counter())
+                counts[changed.kind] += count
+                if not counts[changed.kind]:
+                    del counts[changed.kind]
         self.rows[row.place] = row
 
     def spent(self, client: int, more: LedgerRow | None = None) -> Counts:
         """Return the rounds of a client so far, or with one more row."""
         counts = Counter(self._spent.get(client, Counter()))
-        if more is not None:
-            each = more.trials if self._all_trials else 1
-            old = self.rows.get(more.place)
-            if old is not None and client in old.clients:
-                counts[old.kind] -= each
-            counts[more.kind] += each * (client in more.clients)
+        for changed, count in () if more is None else self._changes(more):
+            counts[changed.kind] += count * (client in changed.clients)
         return +counts
+
+    def _changes(self, row: LedgerRow) -> list[tuple[LedgerRow, int]]:
+        """Return the row that a row replaces, and itself, with the number of rounds of each."""
+        old = self.rows.get(row.place)
+        count = row.trials if self._all_trials else 1
+        return [(row, count)] if old is None else [(old, -count), (row, count)]
 
     @property
     def attempts(self) -> int:
