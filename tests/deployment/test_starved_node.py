@@ -153,25 +153,26 @@ def measure(folder, ahead, busy, nice, stop):
     """Return the result of a round, and the processes of the starved node: all, and at once.
 
     ahead: how many messages the round has for each node, sent at once.
-    busy: seconds from the first message on in which the cores have other work.
+    busy: seconds, from the starved node's first process on, in which the cores have other work.
     nice: of the other work.
     stop: what the starved node's first process is sent when it is seen; stopped until then.
     """
     place = kit.folder(folder / "kit", STARVED)
     node = psutil.Process(int((place / "supernode.pid").read_text()))
-    started, most = set[int](), 0
+    started, most, seen_at = set[int](), 0, 300.0
     with busy_loops(nice) as loops:
         out = submitted(folder, ahead)
         begun = time.monotonic()
         while (now := time.monotonic() - begun) < 300 and not out.exists():
-            if now > busy:
+            if now > seen_at + busy:
                 for loop in loops:
                     loop.kill()
-                with suppress(ProcessLookupError, ValueError):
+                with suppress(ProcessLookupError):
                     os.kill(min(started), signal.SIGCONT)
             living = processes(node)
             if living and not started:
                 os.kill(min(living), stop)
+                seen_at = now
             started |= living
             most = max(most, len(living))
             time.sleep(0.01)  # a process lives for a fraction of a second
