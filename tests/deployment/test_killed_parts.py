@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import starved_node
+import test_starved_node as starved_node
 
 from fedsim.deployment import kit
 
