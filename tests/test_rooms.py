@@ -192,7 +192,7 @@ CORE = [
     "fedsim.learning.training.evaluation",
     "fedsim.learning.training.fitting",
     "adversaries.statistics.gaussian",
-    "fedsim.game.observers.at_server",
+    "fedsim.game.observers.disclosed_noise",
     "fedsim.learning.training.layers",
     "fedsim.learning.training.tasks",
     "fedsim.privacy.mechanism",

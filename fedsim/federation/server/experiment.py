@@ -36,7 +36,7 @@ from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.step import Learnt, UnknownNoise, join
-from fedsim.game.observers import at_server
+from fedsim.game.observers import at_server, disclosed_noise
 from fedsim.game.observers.at_server import OracleView, Seen
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import tasks
@@ -91,7 +91,7 @@ class BatchObservations:
         target = batch.challenge
         if target.client not in received.replies:
             return {
-                vantage: at_server.nothing(unknown.noise_std).learnt
+                vantage: disclosed_noise.nothing(unknown.noise_std).learnt
                 for vantage, unknown in unknown_noise.items()
             }
         total = noised.total

@@ -17,6 +17,7 @@ from fedsim.game import federation as data
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step, UnknownNoise
 from fedsim.game.mechanisms.vantages import EXACT
+from fedsim.game.observers.disclosed_noise import measure
 from fedsim.game.observers.participant import of_local_steps, replay_target
 from fedsim.game.observers.question import Question
 from fedsim.game.pair import challenge_contributions, common_part
@@ -173,60 +174,3 @@ def conclude(
             config.participation.rate,
         )
     return question.answer(message).on_cpu()
-
-
-def measure(
-    present: Tensor,
-    absent: Tensor | None,
-    noises: Iterable[tuple[int, Tensor]],
-    worlds: Tensor,
-    participation: Tensor | None,
-    unknowns: Mapping[Vantage, UnknownNoise],
-    sampling_rate: float,
-) -> dict[Vantage, Step]:
-    """Return what each vantage would conclude from r = rest + B (b g + (1 - b) g') + w.
-
-    The rest is known, so that the question is about the target's part with the unknown noise w.
-
-    present: g, the clipped gradient of the target record, float64 [T, P].
-    absent: g', of its replacement, float64 [T, P]; None without one.
-    noises: parts of the noise by source, float64 [T, P]; each is read once, one after another.
-    worlds: b, bool [T].
-    participation: B, bool [T]; None if the record surely takes part.
-    Raises ValueError if the noise of a vantage's source is missing, disclosed twice, or not [T, P].
-    """
-    replacement = torch.zeros_like(present) if absent is None else absent
-    sent = torch.where(worlds[:, None], present, replacement)
-    if participation is not None:
-        sent = sent * participation[:, None]
-    seen = {vantage: sent.clone() for vantage in unknowns}
-    disclosed = set()
-    for source, noise in noises:
-        if source in disclosed or noise.shape != present.shape:
-            raise ValueError(
-                f"the noise of source {source} has shape {list(noise.shape)}, or was sent twice"
-            )
-        disclosed.add(source)
-        for vantage, unknown in unknowns.items():
-            if source in unknown.sources:
-                seen[vantage] += noise
-    for vantage, unknown in unknowns.items():
-        # Without this noise, the belief would be more certain than it may be.
-        if undisclosed := sorted(unknown.sources - disclosed):
-            raise ValueError(
-                f"the noise of {undisclosed}, which hides the target from {vantage}, was not "
-                "disclosed"
-            )
-    known = present.new_zeros(())
-    return {
-        vantage: Question(
-            known, present, absent, unknown.noise_std, sampling_rate, rounding=0.0
-        ).answer(seen[vantage])
-        for vantage, unknown in unknowns.items()
-    }
-
-
-def nothing(noise_std: Tensor) -> Step:
-    """Return a step without information, for a round that the record's client missed."""
-    zero = torch.zeros_like(noise_std)
-    return Step(zero, zero, noise_std, zero, zero)

@@ -16,7 +16,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game.mechanisms.step import Step, UnknownNoise, join
-from fedsim.game.observers.at_server import measure
+from fedsim.game.observers.disclosed_noise import measure
 from fedsim.privacy.trust import Vantage
 
 MODES = [
