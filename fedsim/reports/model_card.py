@@ -21,13 +21,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Vantage
 from fedsim.reports.card_page import as_markdown_page
-from fedsim.reports.card_types import (
-    Charged,
-    ModelCard,
-    ModelUtility,
-    Privacy,
-    ReleasedTowards,
-)
+from fedsim.reports.card_types import Charged, ModelCard, ModelUtility, Privacy, ReleasedTowards
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -49,13 +43,13 @@ FROM_A_FILE = (
 )
 
 MEASURED = (
-    "The quality was measured on held-out records of the same file. ε does not cover it. Share it "
-    "only if these records may be known."
+    "The quality in the card is of held-out records of the same file, and ε does not cover it. "
+    "Share the card only if these records may be known."
 )
 
 MARKED = (
-    f"The public schema has lines marked {MARK}. The model carries them, and ε does not cover what "
-    "they disclose. Replace them by public knowledge."
+    f"The schema has lines marked {MARK}. The model carries them, and ε does not cover what they "
+    "disclose. Replace them by public knowledge, and train again."
 )
 
 

@@ -95,9 +95,7 @@ def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
 
 
 def write_report(
-    directory: RunDirectory,
-    confidence: float | None = None,
-    delta: float | None = None,
+    directory: RunDirectory, confidence: float | None = None, delta: float | None = None
 ) -> RunReport:
     """Write report.json, the figures and report.html of a run; return the report."""
     report, transcript = assembled(directory, confidence, delta)
@@ -110,9 +108,7 @@ def write_report(
 
 
 def assembled(
-    directory: RunDirectory,
-    confidence: float | None = None,
-    delta: float | None = None,
+    directory: RunDirectory, confidence: float | None = None, delta: float | None = None
 ) -> tuple[RunReport, Arrays]:
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:

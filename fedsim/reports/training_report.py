@@ -31,7 +31,7 @@ from fedsim.reports.card_types import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html, release
 from fedsim.reports.document.first_screen import share
-from fedsim.reports.document.wording import counted
+from fedsim.reports.document.wording import counted, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.sections import every_audit, reading
 from fedsim.reports.sections.first import MEANT
@@ -212,8 +212,8 @@ def _sections(report: TrainingReport, card: ModelCard) -> Iterator[doc.Block]:
 
 
 TRAINED = (
-    "The limits follow from the noise (multiplier {privacy.noise_multiplier:.4g}); no attack was "
-    "made."
+    "The limits follow from the noise (multiplier {privacy.noise_multiplier:.4g}), without an "
+    "attack."
 )
 OF_A_RECORD = "They are for one record: of a person with several, an adversary may learn more."
 
@@ -222,12 +222,16 @@ def _release(report: TrainingReport, card: ModelCard) -> str:
     """Return whether the model of a training without alarms may be shared."""
     if not card.privacy.guaranteed:
         return release.UNPROTECTED
-    rows = [*report.rows.values()]
-    model = report.rows.get("released-model", rows[-1]).allowed
-    who, unit = "anyone with the model", card.privacy.unit
-    sharing = "Sharing what the rounds released" if card.uncovered else "Sharing public/"
-    covered = " Part of public/ is not protected by this: see the warnings." * bool(card.uncovered)
-    return f"{release.decide(sharing, share(model.rho_alpha), unit, who)}{covered}"
+    most, unit = share(_model(report).allowed.rho_alpha), card.privacy.unit
+    if not card.uncovered:
+        return release.decide("Sharing public/", most, unit, "anyone with the model")
+    told = release.decide("Sharing it", most, unit, "anyone with what the rounds released")
+    return f"{told} The warnings name what this does not protect."
+
+
+def _model(report: TrainingReport) -> Row:
+    """Return the row of those with the released model."""
+    return report.rows.get("released-model", [*report.rows.values()][-1])
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
@@ -244,11 +248,8 @@ def _answer(card: ModelCard) -> Iterator[str]:
 
 def _steps(report: TrainingReport, card: ModelCard) -> list[str]:
     public = card.privacy.guaranteed and not report.alarms
-    steps = {
-        "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
-        "Decide whether the limit for anyone with the model is acceptable.": public,
-    }
-    decided = [step for step, applies in steps.items() if applies]
+    most = percent(share(_model(report).allowed.rho_alpha))
+    decided = [f"Decide whether {most} is acceptable; fedsim choose finds a lower limit."] * public
     return [*every_audit.decisions(report, untold=lambda _: [], more=lambda _: ""), *decided]
 
 

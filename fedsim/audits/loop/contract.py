@@ -211,7 +211,7 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     """
     if len(data) < 3:
         raise InputError(f"{len(data)} records are too few for an audit; give at least 3")
-    last, worlds = len(data) - 1, {"real": data}
+    last, worlds = len(data) - 1, {"a real record": data}
     if target == "real":
         last = _unlike(data)
     else:
@@ -219,9 +219,11 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
         rare, common = rare_and_common(data)
         blank = Data(np.zeros_like(data.features), np.full_like(data.labels, common))
         worlds = {
-            "loud among blank records": blank.with_record(last, LOUD * point, rare),
-            "very loud among blank records": blank.with_record(last, VERY_LOUD * point, rare),
-            "poison": data.with_record(last, point, rare),
+            "a crafted record among blank ones": blank.with_record(last, LOUD * point, rare),
+            "a larger crafted record among blank ones": blank.with_record(
+                last, VERY_LOUD * point, rare
+            ),
+            "a crafted record among real ones": data.with_record(last, point, rare),
         }
     found = []
     for name, present in worlds.items():

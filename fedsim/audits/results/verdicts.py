@@ -85,7 +85,7 @@ MUST_BE_TRUSTED = StateWords(
     "Must be trusted",
     "caution",
     "the server sees sums without noise",
-    "Do you trust the operator of the server? If not, set federation.trust=distributed or local.",
+    "Do you trust the server? If not: federation.trust=distributed or local.",
 )
 NO_PROTECTION = StateWords(
     "Not protected",

@@ -75,7 +75,8 @@ def drawn(block: Bars) -> Markup:
 
 def caption(block: Bars) -> str:
     thin = MEASURED * any(bar.right is not None for bar in block.bars)
-    return f"{block.caption}{thin}{LEGEND}"
+    pale = LEGEND * any(bar.limit is not None for bar in block.bars)
+    return f"{block.caption}{thin}{pale}"
 
 
 def words(bar: Bar) -> str:

@@ -15,17 +15,7 @@ from markupsafe import Markup, escape
 
 import fedsim
 from fedsim.reports.document import first_screen, pictures, terms, wording
-from fedsim.reports.document.blocks import (
-    Block,
-    Code,
-    Figure,
-    Html,
-    Link,
-    Mark,
-    Part,
-    Told,
-    Words,
-)
+from fedsim.reports.document.blocks import Block, Code, Figure, Html, Link, Mark, Part, Told, Words
 from fedsim.reports.document.style import STYLE
 
 BLOCKS = """\
@@ -248,11 +238,7 @@ def page(told: Told) -> str:
         terms=terms.TERMS,
     )
     return ENVIRONMENT.get_template("page").render(
-        told=told,
-        page=outline,
-        body=Markup(body),
-        style=STYLE,
-        version=fedsim.__version__,
+        told=told, page=outline, body=Markup(body), style=STYLE, version=fedsim.__version__
     )
 
 

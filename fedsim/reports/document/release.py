@@ -12,11 +12,12 @@ SUSPECT = "Do not release on this claim: it is not supported."
 UNTOLD = "This audit is no ground for a release: it cannot tell whether the claim holds."
 UNCLAIMED = "This audit is no ground for a release: nothing was claimed that it could judge."
 DECIDE = (
-    "{what} is your decision: {who} can tell whether one {unit} was used in at most {most} of "
-    "cases, where guessing is right in 50%."
+    "{who} can tell whether one {unit} was used in at most {most} of cases, where guessing is "
+    "right in 50%. {what} is your decision."
 )
 HARDLY = "{what} protects hardly anyone: {who} can tell it of one {unit} in up to {most} of cases."
-PROPOSED = "A proposal: no model here is final, and nothing may be released."
+PROPOSED = "Proposal: {}. Release nothing of this search: train a model with it."
+UNDECIDED = "No setting is proposed. Release nothing of this search."
 OBJECTED = " An alarm names a mistake that theory has counted."
 HIGH = 0.95
 """Share of right answers from which a limit protects hardly anyone."""
@@ -32,4 +33,5 @@ def decide(what: str, most: float, unit: str, who: str = "an adversary") -> str:
         who: whose right answers they are.
     """
     sentence = HARDLY if most >= HIGH else DECIDE
-    return sentence.format(what=what, who=who, unit=unit, most=percent(most))
+    told = sentence.format(what=what, who=who, unit=unit, most=percent(most))
+    return f"{told[:1].upper()}{told[1:]}"

@@ -106,7 +106,8 @@ def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
         yield Paragraph(observers(told))
         yield gap
     elif told.table is not None:
-        yield Paragraph(table(told.table))
+        yield gap
+        yield Paragraph(table(told.table, ruled=False))
     if told.legend:
         yield Paragraph(Text(told.legend), LEGEND)
     for place, text in enumerate(told.remarks):
@@ -170,14 +171,16 @@ def _shown(block: Block | RenderableType) -> RenderableType:
     raise TypeError(f"{type(block).__name__} has no place on the terminal")
 
 
-def table(block: Table, title: str = "") -> rich.table.Table:
+def table(block: Table, title: str = "", *, ruled: bool = True) -> rich.table.Table:
     """Return a table as the terminal shows it: columns of numbers are flush right."""
     drawn = rich.table.Table(
         title=Text(title) if title else None,
         title_justify="left",
         show_header=any(block.headings),
-        box=box.SIMPLE_HEAD,
-        padding=0,
+        header_style="table.header" if ruled else "",
+        box=box.SIMPLE_HEAD if ruled else None,
+        pad_edge=ruled,
+        padding=0 if ruled else (0, 2, 0, 0),
     )
     lines = [[_plain(cell).split("\n") for cell in row] for row in block.rows]
     for place, heading in enumerate(block.headings):

@@ -17,10 +17,7 @@ TERMS = (
     ("advantage", "Twice the share of right answers, minus one: 0 is a coin, 1 always right."),
     ("belief", "How sure the adversary is, after all it saw, that the target was used."),
     ("D, D′", "The data with the target, and without it or with another record in its place."),
-    (
-        "μ",
-        "What the target changes in everything released, in standard deviations of the noise.",
-    ),
+    ("μ", "What the target changes in everything released, in standard deviations of the noise."),
     (
         "noise multiplier",
         "Standard deviation of the noise, divided by the largest change that one record can cause.",

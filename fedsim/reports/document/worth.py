@@ -111,9 +111,7 @@ def beside(measured: Measured, least_recall: tuple[str, float] | None = None) ->
 
 
 def unless_learnt(
-    measured: Measured,
-    confusion: Sequence[Sequence[float]] = (),
-    loss_before: float | None = None,
+    measured: Measured, confusion: Sequence[Sequence[float]] = (), loss_before: float | None = None
 ) -> tuple[str, str]:
     """Return a fault of the model, such as that it is not shown to have learnt, and advice; or "".
 

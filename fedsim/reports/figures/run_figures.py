@@ -52,10 +52,7 @@ def belief_trajectories(
 
 
 def log_odds_histogram(
-    worlds: Bools,
-    final: Floats,
-    mu: Floats | None,
-    epsilon: float | None,
+    worlds: Bools, final: Floats, mu: Floats | None, epsilon: float | None
 ) -> Plot:
     """Return a plot of both worlds' final log-odds over the densities that theory predicts."""
     finite = np.isfinite(final)

@@ -203,7 +203,7 @@ def to_tell(report: AuditReport[Any], row: Row) -> list[str]:
 def advice(report: AuditReport[Any]) -> list[str]:
     """Return what would let the audit of a loop detect more."""
     found = report.details
-    if not isinstance(found, LoopDetails) or found.noise is not None:
+    if report.alarms or not isinstance(found, LoopDetails) or found.noise is not None:
         return []
     return [
         f"The audit did not see the noise itself: {found.decisions.trials} trials can prove at "
@@ -229,6 +229,6 @@ def compared(report: AuditReport[Any]) -> str:
             least = f" ε is of the least noise that was measured {found.least_noise}."
             return (
                 f"The loop trained on {found.records} records, or on the same {other}; "
-                f"{found.worlds}.{least * bool(found.least_noise)}"
+                f"the target is {found.worlds}.{least * bool(found.least_noise)}"
             )
     return ""

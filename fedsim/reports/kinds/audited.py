@@ -17,14 +17,14 @@ from fedsim.reports.document.first_screen import share
 from fedsim.reports.document.html import page
 from fedsim.reports.document.wording import percent
 from fedsim.reports.kinds import audit_words, course
-from fedsim.reports.sections import every_audit
+from fedsim.reports.sections import every_audit, observers
 
 ADVICE = {
     Verdict.CONVICTED: "Do not rely on the claim until you have fixed what the findings name.",
     Verdict.SUSPECT: "The reasons and findings say what the claim lacks.",
     Verdict.NOT_JUDGED: "The reasons say what the audit needs in order to decide.",
     Verdict.NO_CLAIM: TO_CLAIM,
-    Verdict.SUPPORTED: "Decide whether the claim itself is acceptable.",
+    Verdict.SUPPORTED: "Decide whether {right} right answers about one {unit} are acceptable.",
 }
 DECIDED = Verdict.SUPPORTED, Verdict.NO_CLAIM
 UNSUPPORTED = {
@@ -33,9 +33,9 @@ UNSUPPORTED = {
     Verdict.NOT_JUDGED: release.UNTOLD,
     Verdict.NO_CLAIM: release.UNCLAIMED,
 }
-ALONE = " The claim alone, with any other noise, allows {}."
+ALONE = "Another mechanism with the claimed ε and δ may allow {} right answers."
 SEEN = "What the audit could have seen"
-RELYING, WHO = "Relying on the claim", "with this noise, an adversary"
+RELYING, WHO = "Relying on it", "with this noise, an adversary"
 SEVERITIES = ("alarm", "caution", "note")
 
 
@@ -53,7 +53,7 @@ def released(report: AuditReport[Any]) -> str:
         return release.UNTOLD
     told = release.decide(RELYING, share(limit.rho_alpha), report.unit or "record", WHO)
     told += f" This limit is of {limit.note}." * bool(limit.note)
-    return f"{told}{release.OBJECTED * bool(report.alarms)}"
+    return f"{report.headline} {told}{release.OBJECTED * bool(report.alarms)}"
 
 
 def decisions(report: AuditReport[Any]) -> list[str]:
@@ -68,7 +68,8 @@ def decisions(report: AuditReport[Any]) -> list[str]:
         report, untold=lambda row: audit_words.to_tell(report, row), more=more
     )
     if report.verdict in DECIDED or not steps:
-        steps.append(ADVICE[report.verdict])
+        right = percent(share(1.0 if report.rho_alpha is None else report.rho_alpha))
+        steps.append(ADVICE[report.verdict].format(right=right, unit=report.unit or "record"))
     return [*steps, *audit_words.advice(report)]
 
 
@@ -80,13 +81,16 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
     """
     reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in report.reasons]
     first, _, rest = " ".join(reasons).partition(". ")
-    verdict = f"{every_audit.state_words(report, report.row).text}."
-    if report.claim is not None:
-        verdict = f"{report.headline} {first.removesuffix('.')}{'.' * bool(first)}".rstrip()
-    if report.claim is not None and report.verdict is Verdict.SUPPORTED:
-        worst = share(advantage_of_epsilon(report.claim.epsilon, report.claim.delta))
-        verdict += ALONE.format(percent(worst))
+    judged = [f"{every_audit.state_words(report, report.row).text}."]
     seen = every_audit.seen(report)
+    if (claim := report.claim) is not None:
+        said = [released(report), *(each.sentence for each in report.findings if each.breaks)]
+        leads = any(each.startswith(report.headline.removesuffix(".")) for each in said)
+        judged = ["" if leads else report.headline, f"{first.removesuffix('.')}." * bool(first)]
+        if report.verdict is Verdict.SUPPORTED:
+            worst = share(advantage_of_epsilon(claim.epsilon, claim.delta))
+            seen.append(ALONE.format(percent(worst)))
+    verdict = " ".join(filter(None, judged))
     doubts = [each.sentence for each in report.findings if each.severity == "caution"]
     return every_audit.told(
         report,
@@ -99,7 +103,12 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
         played=audit_words.played(report),
         note=audit_words.note(report),
         release=released(report),
-        answer=[verdict, *every_audit.by_chance(report), *audit_words.told(report)],
+        answer=[
+            *every_audit.by_chance(report),
+            *filter(None, [verdict]),
+            *audit_words.told(report),
+        ],
+        legend=_at_least(report),
         steps=decisions(report),
         sections=lambda: [
             *_objections(report),
@@ -109,6 +118,15 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
         data=report.name,
         limits=audit_words.limits(report),
     )
+
+
+def _at_least(report: AuditReport[Any]) -> str:
+    """Return what the column of lower bounds holds; "" where it holds none."""
+    attack = report.row.attack
+    if attack is None or not attack.epsilon_at_least:
+        return ""
+    condition = observers.condition(attack.estimator)
+    return f"At least: the ε that the trials show ({percent(attack.confidence)} sure{condition})."
 
 
 def _objections(report: AuditReport[Any]) -> Iterator[doc.Part]:

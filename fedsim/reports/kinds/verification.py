@@ -24,15 +24,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import conditions
-from fedsim.audits.results.conditions import (
-    APP,
-    LIVE,
-    LOOP,
-    RUN,
-    SCORES,
-    TRAINING,
-    TRANSCRIPT,
-)
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, SCORES, TRAINING, TRANSCRIPT
 from fedsim.audits.run import report as results
 from fedsim.common import installation, private_files, reading
 from fedsim.common.report_directory import SUMS

@@ -16,7 +16,7 @@ from fedsim.audits.run.detectable import HALF
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import release
 from fedsim.reports.document.first_screen import WEAK, most, share, shares
-from fedsim.reports.document.wording import DASH, number, percent, would_have_noticed
+from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
 
 BY = {"theory": "theory", "claim": "the noise that the server states", "measured": "measured noise"}
 SHOWN = ("participant", "released-model", "server")
@@ -145,9 +145,14 @@ def told(
 def by_chance(report: AuditReport[Any]) -> list[str]:
     """Return what explains a measurement above the limit; nothing where there is none."""
     row = report.row
-    if report.alarms or row.limit is None or (row.advantage or 0) <= row.limit.rho_alpha:
+    if (
+        report.alarms
+        or None in (row.limit, row.attack)
+        or (row.advantage or 0) <= row.limit.rho_alpha
+    ):
         return []
-    return ["Chance can explain a share above the limit."]
+    shown, trials = percent(share(row.advantage or 0)), counted(row.attack.trials, "trial")
+    return [f"{shown} is measured in {trials}: chance can explain that it is above the limit."]
 
 
 def seen(report: AuditReport[Any]) -> list[str]:
@@ -173,10 +178,7 @@ def seen(report: AuditReport[Any]) -> list[str]:
 
 
 def decisions(
-    report: AuditReport[Any],
-    *,
-    untold: Callable[[Row], Sequence[str]],
-    more: Callable[[Row], str],
+    report: AuditReport[Any], *, untold: Callable[[Row], Sequence[str]], more: Callable[[Row], str]
 ) -> list[str]:
     """Return what the reader has to decide or do, in sentences, each once.
 

@@ -153,6 +153,7 @@ def cautions(report: RunReport) -> list[doc.Label]:
     return labels
 
 
+ACCEPTABLE = "Is {} acceptable? If so: fedsim train. If not: fedsim choose."
 ONE_TRAINING = "One training has no success rate: rehearse it with many trials."
 MEANT = "Limit: theory's bound on right answers, (1 + ρα)/2. ε: the privacy guarantee."
 MEANT_OF_A_SEED = "Limit: theory's bound on right answers. ε: what secret noise would guarantee."
@@ -168,7 +169,16 @@ def decisions(report: RunReport) -> list[str]:
     steps = every_audit.decisions(report, untold=lambda _: [ONE_TRAINING], more=lambda _: more)
     if released is not None and released.trainings > 1:
         steps.append("Do not release the models of all trials.")
+    if seeded and not report.alarms and (limit := _limit_to_weigh(report)) is not None:
+        steps.append(ACCEPTABLE.format(percent(share(limit))))
     return steps
+
+
+def _limit_to_weigh(report: RunReport) -> float | None:
+    """Return the largest advantage that a training with these settings allows; None without one."""
+    limit = report.row.allowed
+    scaled = is_clipped(report) and report.details.mechanism.sensitivity == "global"
+    return limit.rho_alpha if scaled and math.isfinite(limit.largest.epsilon) else None
 
 
 def told(
@@ -270,9 +280,8 @@ def choose(report: RunReport) -> str:
 
     Returns "" where more noise would not protect from this adversary.
     """
-    limit = report.row.allowed
-    scaled = is_clipped(report) and report.details.mechanism.sensitivity == "global"
-    if not scaled or not math.isfinite(limit.largest.epsilon):
+    limit = _limit_to_weigh(report)
+    if limit is None:
         return ""
-    target = f"--max-advantage {limit.rho_alpha / 2:.2g}"
+    target = f"--max-advantage {limit / 2:.2g}"
     return f"fedsim choose config.toml {target} --against {report.vantage}"

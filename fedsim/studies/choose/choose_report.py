@@ -99,27 +99,20 @@ def _answer(result: Result, bound: Limit) -> Iterator[str]:
 
 def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
     """Yield which setting to take, why, how good and how safe it is."""
-    at, least = f"{result.config.privacy.delta:g}", result.request.least
+    delta, unit = result.config.privacy.delta, result.config.privacy.unit
+    least = result.request.least
     yield (
-        f"Take ε = {number(chosen.epsilon)} at δ = {at}: {values(chosen.values)} "
-        f"(noise multiplier {number(chosen.noise_multiplier)}). It meets the limit: "
-        f"{_limit(result, bound)}."
+        f"Take ε = {number(chosen.epsilon)} at δ = {delta:g}: {_family(chosen)} (noise multiplier "
+        f"{number(chosen.noise_multiplier)}). It meets your limit: {_limit(result, bound)}."
     )
-    strictest = result.choice.strictest
-    if strictest is not None and strictest is not chosen:
-        yield (
-            f"A stricter setting is nearly as good: ε = {number(strictest.epsilon)} "
-            f"({values(strictest.values)}), the adversary right in at most "
-            f"{percent(strictest.right_at_most)}, {_criterion(strictest)}."
-        )
     why = (
-        "it has the best model at the least noise, or nearly the best in fewer rounds"
+        "it is the strictest that is at most half a point worse than the best within your limit"
         if least is None
         else f"it is the strictest that has {_at_least(least)}"
     )
     judged = worth.as_text(chosen.utility.criterion.name, result.plain)
     without = "" if result.plain is None else f"; without privacy, a linear model has {judged}"
-    yield f"Of {result.tried} settings tried, {why}: {_criterion(chosen)}{without}."
+    yield f"Of {result.tried} settings, {why}: {_criterion(chosen)}{without}."
     if bound.key == RISK:
         without = of_cases(bound.baseline, bound.baseline)
         yield (
@@ -127,8 +120,7 @@ def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
             f"at most {of_cases(chosen.risk, bound.baseline)} with the model."
         )
     yield (
-        f"With ε = {number(chosen.epsilon)} at δ = {at}, an adversary who knows "
-        "everything else is right about one person in at most "
+        f"An adversary who knows everything else is right about one {unit} in at most "
         f"{math.ceil(100 * chosen.right_at_most - 1e-6)} of 100 cases (50 is guessing)."
         f"{HARDLY * (chosen.right_at_most >= release.HIGH)}"
     )
@@ -138,7 +130,7 @@ def _criterion(each: Candidate) -> str:
     """Return the criterion of a setting with its interval, and what a constant answer reaches."""
     judged = each.utility.criterion
     constant = worth.as_text(judged.name, judged.constant)
-    return f"its {judged.name} is {_measure(judged)}, of a constant answer {constant}"
+    return f"the {judged.name} is {_measure(judged)}, of a constant answer {constant}"
 
 
 def _measure(judged: Judged) -> str:
@@ -214,7 +206,6 @@ def document(result: Result) -> dict[str, Any]:
             "without_privacy": result.plain,
             "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
             "chosen": choice.chosen and dict(choice.chosen.values),
-            "strictest_near_the_best": choice.strictest and dict(choice.strictest.values),
             "settings": rows(result),
         }
     )
@@ -265,15 +256,7 @@ FRONTIER = (
 
 def told(result: Result, directory: Path) -> Told:
     """Return what the search found, with its tables, figure and next steps."""
-    config, headings, strictest = result.config, _headings(result), result.choice.strictest
-    said = sentences(result)
-    steps: list[doc.Words] = []
-    if strictest is not None and strictest is not result.choice.chosen:
-        steps.append(
-            f"Decide whether to take ε = {number(strictest.epsilon)} in its place, which is "
-            "stricter and nearly as good."
-        )
-    steps += [(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)]
+    config, headings, said = result.config, _headings(result), sentences(result)
 
     def sections() -> Iterator[doc.Block]:
         yield from _towards(result)
@@ -290,14 +273,14 @@ def told(result: Result, directory: Path) -> Told:
         name=config.run.name,
         played=counted(result.tried, "setting"),
         data=config.data.name,
-        release=release.PROPOSED,
+        release=_released(result),
         # The last sentence, which a manager can be told, comes with the first.
         answer=[f"{said[0]} {said[-1]}", *said[1:-1]] if len(said) > 1 else said,
         table=doc.tabulated(headings, [_cells(result, each) for each in _shown(result)]),
         more=lambda: _numbers(result),
         legend=f"The models were trained on all {config.data.records:,} records and judged on "
         f"{config.data.held_out:,} others.",
-        steps=steps,
+        steps=[(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)],
     )
 
 
@@ -342,19 +325,26 @@ def _towards(result: Result) -> list[doc.Block]:
     return [doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)]
 
 
+def _released(result: Result) -> str:
+    """Return what may be released, and the ε that is proposed."""
+    chosen = result.choice.chosen
+    if chosen is None:
+        return release.UNDECIDED
+    return release.PROPOSED.format(f"ε = {number(chosen.epsilon)}")
+
+
 def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     """Return the next steps with the chosen setting: a few words and the command, each."""
-    if result.choice.chosen is None:
+    chosen = result.choice.chosen
+    if chosen is None:
         return []
     place = shlex.quote(str(directory / CONFIG))
     protecting = "privacy.noise-source=system"
     if result.config.federation.summed_in_the_clear:
         protecting += " federation.secure-aggregation=secagg+"
-    train = "Train the model with it"
-    return [
-        ("Measure the adversary", f"fedsim run {place}"),
-        (train, f"fedsim train {place} {protecting}"),
-    ]
+    train = f"fedsim train {place} {protecting}"
+    steps = [(f"Train with ε = {number(chosen.epsilon)}", train)]
+    return [*steps, ("Measure the adversary first", f"fedsim run {place}")]
 
 
 def frontier(result: Result) -> Any:

@@ -28,11 +28,8 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the limit to try. They multiply epsilon, or mu, which is about the inverse of the
 noise multiplier."""
 
-NEAR = 0.02
-"""Largest loss, against the best model, at which a stricter setting is reported."""
-
 AS_GOOD = 0.005
-"""Largest loss, against the best model, at which a setting of fewer rounds is taken."""
+"""Largest loss, against the best model, at which a stricter setting or fewer rounds are taken."""
 
 State = Literal["chosen", "cannot tell", "none", "listed"]
 
@@ -160,8 +157,6 @@ class Choice:
     Attributes:
         state: "listed" without a limit.
         chosen: None unless the state is "chosen".
-        strictest: the strictest setting that meets the limit with a model within `NEAR` of the
-            best.
         undecided: the best setting of which the trainings do not tell whether it is good enough.
         compared: number of settings whose intervals must hold together for a least value.
     """
@@ -169,7 +164,6 @@ class Choice:
     state: State
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None = None
-    strictest: Candidate | None = None
     undecided: Candidate | None = None
     compared: int = 1
 
@@ -201,30 +195,26 @@ def check_protectable(config: Config) -> None:
 def choose(candidates: Sequence[Candidate], least: Least | None = None) -> Choice:
     """Pick a setting by a rule that is fixed in advance.
 
-    Without a least value: of the settings with the least noise that meets the limit in theory,
-    take the best model, or one within `AS_GOOD` of it that needs fewer rounds. With a least value:
-    take the strictest setting that meets the limit and whose interval lies above the value. A model
-    that is not shown to be better than a constant answer is never taken.
+    Without a least value: of the settings that meet the limit in theory, take the strictest with a
+    model within `AS_GOOD` of the best, and of equally strict ones the fewest rounds. With a least
+    value: take the strictest setting that meets the limit and whose interval lies above the value.
+    A model that is not shown to be better than a constant answer is never taken.
     """
     usable = [one for one in candidates if one.meets and one.utility.criterion.has_learnt]
-    best = max(usable, key=lambda one: one.utility.gain, default=None)
     undecided = None
     if least is None:
-        loosest = max(usable, key=lambda one: one.rho_alpha, default=None)
-        loose = [one for one in usable if loosest is not None and one.level == loosest.level]
-        chosen = next(iter(fewest_rounds(loose)), None)
+        chosen = _strictest(fewest_rounds(usable))
     else:
         reached = [(one, one.utility.reaches(*least, len(usable))) for one in usable]
-        chosen = _strictest(one for one, reaches in reached if reaches)
+        enough = [one for one, reaches in reached if reaches]
+        chosen = _strictest(sorted(enough, key=lambda one: -one.utility.gain))
         open_ones = [one for one, reaches in reached if reaches is None]
         undecided = next(iter(fewest_rounds(open_ones)), None) if chosen is None else None
-    near = 0.0 if best is None else best.utility.gain - _loss(best, NEAR)
     return Choice(
         state="chosen" if chosen else "cannot tell" if undecided else "none",
         candidates=tuple(candidates),
         chosen=chosen,
         compared=len(usable),
-        strictest=_strictest(one for one in usable if one.utility.gain >= near),
         undecided=undecided,
     )
 
@@ -261,6 +251,5 @@ def _loss(best: _Ranked, points: float) -> float:
 
 
 def _strictest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the setting with the least advantage, the better model of equals."""
-    order = sorted(candidates, key=lambda one: (round(one.rho_alpha, 9), -one.utility.gain))
-    return order[0] if order else None
+    """Return the setting with the least advantage, the first of equals."""
+    return min(candidates, key=lambda one: round(one.rho_alpha, 9), default=None)

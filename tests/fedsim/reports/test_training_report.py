@@ -42,7 +42,8 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
     ]
     assert "What an attack achieves: none was played." in page
     assert "Limited by theory: the limit comes from theory alone" in page
-    assert "Sharing public/ is your decision: anyone with the model can tell" in page
+    assert "Anyone with the model can tell whether one" in page
+    assert "Sharing public/ is your decision." in page
 
 
 def test_no_noise_and_no_guarantee_set_no_limit():

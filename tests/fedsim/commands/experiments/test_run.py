@@ -129,7 +129,7 @@ def test_the_summary_and_the_place_of_the_report_are_printed(fedsim, experiment,
     assert err.startswith("Warning: With central trust, the server sees each client's sum")
     lines = out.splitlines()
     assert len(lines) <= 20
-    assert lines[-2].startswith("0 alarms, 2 to decide.")
+    assert lines[-2].startswith("0 alarms, 3 to decide.")
     assert str(tmp_path / "run" / "report.html") in lines[-1]
     assert "s start-up" not in out
     status, out, _ = fedsim("report", tmp_path / "run", "--verbose")
