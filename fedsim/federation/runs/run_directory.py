@@ -303,9 +303,11 @@ class RunDirectory:
 
     def damaged(self, name: str, why: str = "") -> InputError:
         """Return the error for a damaged file, with the remedy."""
+        remedy = f"delete it (and {LAST_FILE}, if there is one) and continue with {self.resumed_by}"
+        if name == LAST_FILE:
+            remedy = f"delete it, and write it again with fedsim report {self.path}"
         return InputError(
-            f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; delete it (and "
-            f"{LAST_FILE}, if there is one) and continue with {self.resumed_by}"
+            f"{name} in '{self.path}' is damaged{f' ({why})' if why else ''}; {remedy}"
         )
 
     def batch_file(self, first_trial: int) -> str:
@@ -317,13 +319,24 @@ class RunDirectory:
     @property
     def resumed_by(self) -> str:
         """The command that continues the run."""
-        training = self.config.run.job == "training"
+        try:
+            training = self.config.run.job == "training"
+        except InputError:
+            training = False
         return f"fedsim {'train' if training else 'run'} {self.path}"
 
     @property
     def finished(self) -> bool:
-        """Whether the run has its last report, and a training its model card."""
-        return self.has(LAST_FILE) and (self.config.run.job != "training" or self.has(CARD))
+        """Whether the run has its last report: of a training, or of all planned trials."""
+        if not self.has(LAST_FILE):
+            return False
+        if self.config.run.job == "training":
+            return self.has(CARD)
+        try:
+            reported = self.read_json(LAST_FILE)["details"]["trials"]
+        except (KeyError, TypeError):
+            raise self.damaged(LAST_FILE) from None
+        return bool(reported == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
         line = json.dumps({"time": time.time(), **event}) + "\n"

@@ -68,7 +68,8 @@ def decisions(report: AuditReport[Any]) -> list[str]:
         report, untold=lambda row: audit_words.to_tell(report, row), more=more
     )
     if report.verdict in DECIDED or not steps:
-        right = percent(share(1.0 if report.rho_alpha is None else report.rho_alpha))
+        limit = report.row.limit
+        right = percent(share(1.0 if limit is None else limit.rho_alpha))
         steps.append(ADVICE[report.verdict].format(right=right, unit=report.unit or "record"))
     return [*steps, *audit_words.advice(report)]
 
@@ -126,7 +127,7 @@ def _at_least(report: AuditReport[Any]) -> str:
     if attack is None or not attack.epsilon_at_least:
         return ""
     condition = observers.condition(attack.estimator)
-    return f"At least: the ε that the trials show ({percent(attack.confidence)} sure{condition})."
+    return f"At least: by trials, {percent(attack.confidence)} sure{condition}."
 
 
 def _objections(report: AuditReport[Any]) -> Iterator[doc.Part]:

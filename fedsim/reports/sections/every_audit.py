@@ -144,15 +144,13 @@ def told(
 
 def by_chance(report: AuditReport[Any]) -> list[str]:
     """Return what explains a measurement above the limit; nothing where there is none."""
-    row = report.row
-    if (
-        report.alarms
-        or None in (row.limit, row.attack)
-        or (row.advantage or 0) <= row.limit.rho_alpha
-    ):
+    attack, limit = report.row.attack, report.row.limit
+    if report.alarms or attack is None or limit is None:
         return []
-    shown, trials = percent(share(row.advantage or 0)), counted(row.attack.trials, "trial")
-    return [f"{shown} is measured in {trials}: chance can explain that it is above the limit."]
+    if attack.advantage is None or attack.advantage <= limit.rho_alpha:
+        return []
+    right, trials = percent(share(attack.advantage)), counted(attack.trials, "trial")
+    return [f"{right} is measured in {trials}: chance can explain that it is above the limit."]
 
 
 def seen(report: AuditReport[Any]) -> list[str]:

@@ -138,6 +138,11 @@ def shown(outcome):
     return " ".join(terminal.text([terminal.told(words.told(outcome), verbose=True)]).split())
 
 
+def test_noise_that_the_app_lowers_in_every_round_is_convicted():
+    outcome = audited("noise-lowered", FOUR_SIGMA | {"num-server-rounds": 3}, CLAIM)
+    assert outcome.verdict is Verdict.CONVICTED
+
+
 def test_rounds_of_several_strategies_are_refused_by_their_names():
     why = r"several strategies \(FedAvg, then DifferentialPrivacyServerSideFixedClipping > FedAvg\)"
     with pytest.raises(InputError, match=why):
