@@ -4,14 +4,7 @@ from functools import partial
 from typing import Any
 
 from papers.abadi import accuracies, composition
-from papers.bernau import (
-    audit_figures,
-    complexity,
-    identification,
-    norms,
-    scores,
-    sensitivities,
-)
+from papers.bernau import audit_figures, complexity, identification, norms, scores, sensitivities
 from papers.bernau.experiments import TITLES
 from papers.findings import Item
 from papers.jagielski import table as clipbkd

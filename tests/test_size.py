@@ -28,7 +28,7 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
 HELD = {
-    "adversaries": 4_900,
+    "adversaries": 4_800,
     "fedsim/common": 1_500,
     "fedsim/privacy": 2_800,
     "fedsim/configuration": 1_600,
@@ -38,10 +38,10 @@ HELD = {
     "fedsim/deployment": 2_200,
     "fedsim/audits": 11_700,
     "fedsim/reports": 7_300,
-    "fedsim/studies": 4_700,
+    "fedsim/studies": 4_600,
     "fedsim/commands": 4_800,
-    "papers": 6_900,
-    "tests": 49_500,
+    "papers": 6_800,
+    "tests": 49_400,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adversaries.arrays import Floats
-from adversaries.attacks.shadow_models import (
-    Moments,
-    Observations,
-    confidence,
-    moments,
-)
+from adversaries.attacks.shadow_models import Moments, Observations, confidence, moments
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 

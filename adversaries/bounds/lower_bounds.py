@@ -208,10 +208,7 @@ class _Rates:
         return np.fmax(0.0, ndtri(self.true_low) - ndtri(self.false_high))
 
     def details(self, place: int) -> dict[str, float]:
-        return {
-            TRUE_LOW: float(self.true_low[place]),
-            FALSE_HIGH: float(self.false_high[place]),
-        }
+        return {TRUE_LOW: float(self.true_low[place]), FALSE_HIGH: float(self.false_high[place])}
 
 
 def _rates(true_low: Floats, false_high: Floats, delta: float) -> _Rates:

@@ -14,13 +14,7 @@ from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.neighbours import dissimilarity
 from adversaries.neighbours.dissimilarity import Columns, Features
-from adversaries.neighbours.search import (
-    CHOICES,
-    Progress,
-    best,
-    chosen,
-    distance_tiles,
-)
+from adversaries.neighbours.search import CHOICES, Progress, best, chosen, distance_tiles
 
 
 @dataclass(frozen=True)

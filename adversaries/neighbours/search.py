@@ -95,12 +95,7 @@ def _rounded(distances: Floats) -> Floats:
     return np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
 
 
-def best(
-    tiles: Iterable[Tile],
-    choice: str,
-    width: int,
-    top: int,
-) -> tuple[Ints, Floats]:
+def best(tiles: Iterable[Tile], choice: str, width: int, top: int) -> tuple[Ints, Floats]:
     """Return positions [top] of the chosen pairs, row * width + column, and their distances.
 
     Args:

@@ -16,11 +16,7 @@ from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
 from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.gaussian import check_positive_delta
-from adversaries.statistics.intervals import (
-    Frequency,
-    Interval,
-    clopper_pearson,
-)
+from adversaries.statistics.intervals import Frequency, Interval, clopper_pearson
 from adversaries.statistics.trials import check_trials
 
 

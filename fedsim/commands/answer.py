@@ -169,11 +169,7 @@ class Answer:
         return [blocks.tabulated(list(self.table[0]), rows)]
 
     def terminal(
-        self,
-        command: str = "",
-        seconds: float | None = None,
-        *,
-        verbose: bool = False,
+        self, command: str = "", seconds: float | None = None, *, verbose: bool = False
     ) -> "RenderableType":
         """Return the answer as the command prints it.
 

@@ -293,12 +293,7 @@ def report(directory: Path, /, *, out: Path | None = None) -> Answer:
     )
 
 
-def renew(
-    directory: Path,
-    /,
-    *,
-    days: int = 365,
-) -> Answer:
+def renew(directory: Path, /, *, days: int = 365) -> Answer:
     """Write a new certificate for the server. All nodes accept it without changes.
 
     Example: fedsim deploy renew hospitals
@@ -332,11 +327,7 @@ def certificates(directory: Path, /, *, days: int = 365) -> Answer:
     """
     from fedsim.common import private_files  # noqa: PLC0415
     from fedsim.deployment.certificates import authority, server_certificate  # noqa: PLC0415
-    from fedsim.federation.runtimes.workers import (  # noqa: PLC0415  (torch)
-        AUTHORITY,
-        CERTIFICATE,
-        KEY,
-    )
+    from fedsim.federation.runtimes.workers import AUTHORITY, CERTIFICATE, KEY  # noqa: PLC0415  (torch)
 
     _within("--days", days, 1, None)
     if directory.exists():
@@ -357,12 +348,7 @@ def certificates(directory: Path, /, *, days: int = 365) -> Answer:
 
 
 def proxy(
-    directory: Path,
-    /,
-    *,
-    listen: str = "0.0.0.0",
-    port: int = 8443,
-    superlink_port: int = 8000,
+    directory: Path, /, *, listen: str = "0.0.0.0", port: int = 8443, superlink_port: int = 8000
 ) -> None:
     """Pass only the Fleet API from the clients to the SuperLink. start.sh calls it."""
     from fedsim.deployment import kit  # noqa: PLC0415

@@ -142,10 +142,7 @@ def _compared(places: Sequence[Path], directories: Sequence[RunDirectory]) -> An
 
     rows = comparison.side_by_side(places, [results.read(each) for each in directories])
     return Answer(
-        report={"runs": rows},
-        table=rows,
-        details=rows,
-        _blocks=lambda: comparison.blocks(rows),
+        report={"runs": rows}, table=rows, details=rows, _blocks=lambda: comparison.blocks(rows)
     )
 
 

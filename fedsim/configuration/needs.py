@@ -38,7 +38,7 @@ TESTS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 MODELS: dict[str, tuple[str, list[tuple[str, object]]]] = {
-    "trust": ("federation.trust", [(trust.value, trust.model) for trust in Trust]),
+    "trust": ("federation.trust", [(trust.value, trust.model) for trust in Trust])
 }
 """For each word of a row: the key, and the model of each of its values."""
 

@@ -129,10 +129,7 @@ class TrainingConfig(TomlTable):
         return self.local_steps > 1 and self.sampling_rate < 1
 
 
-NEED_SGD = (
-    ("privacy", "unit", "client"),
-    ("federation", "vantage", "released-model"),
-)
+NEED_SGD = (("privacy", "unit", "client"), ("federation", "vantage", "released-model"))
 """Tables, keys and values whose server steps must be linear in the aggregates, or have the scale
 of the clients' updates."""
 

@@ -387,10 +387,6 @@ CHECKS: dict[str, dict[str, Callable[[Checked], Lines]]] = {
         "budget": _budget,
         "connection": _node_connection,
     },
-    "auditor": {
-        **EVERYWHERE,
-        "node.toml": _auditor_settings,
-        "connection": _node_connection,
-    },
+    "auditor": {**EVERYWHERE, "node.toml": _auditor_settings, "connection": _node_connection},
 }
 """The checks of each kind of machine, in order."""

@@ -216,11 +216,7 @@ def _made(directory: Path) -> Iterator[Path]:
 
 
 def _write_machines(
-    directory: Path,
-    kit: Kit,
-    pair: certificates.KeyPair,
-    trusted: bytes,
-    listen: str,
+    directory: Path, kit: Kit, pair: certificates.KeyPair, trusted: bytes, listen: str
 ) -> None:
     """Write the files of the whole kit, and the folder of each machine."""
     values = _values(kit)

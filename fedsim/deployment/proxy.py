@@ -28,10 +28,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fedsim.deployment import supervision
-from fedsim.federation.runtimes.flower_services import (
-    replies_are_own,
-    signer,
-)
+from fedsim.federation.runtimes.flower_services import replies_are_own, signer
 
 log = logging.getLogger(__name__)
 

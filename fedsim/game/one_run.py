@@ -70,10 +70,7 @@ def planted(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
 
 
 def scores(
-    config: Config,
-    federation: Federation | None,
-    parameters: Tensor,
-    released: Tensor,
+    config: Config, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     """Return the scores of a round's canaries, float64 [T, m], by its release.
 

@@ -3,12 +3,7 @@
 from dataclasses import dataclass, replace
 
 from adversaries.errors import InputError
-from fedsim.privacy.mechanism import (
-    Mechanism,
-    Neighbouring,
-    Steps,
-    effective_noise_multiplier,
-)
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, effective_noise_multiplier
 from fedsim.privacy.trust import Trust, Vantage
 
 

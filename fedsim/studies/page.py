@@ -14,10 +14,7 @@ UNLISTED = ("kind", "label", "name", "question")
 
 
 def told(
-    document: Mapping[str, Any],
-    label: str,
-    sections: Callable[[], Iterator[Block]],
-    **said: Any,
+    document: Mapping[str, Any], label: str, sections: Callable[[], Iterator[Block]], **said: Any
 ) -> Told:
     """Return what a study says.
 

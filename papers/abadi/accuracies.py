@@ -18,12 +18,7 @@ from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.participation.sampling import participation
-from papers.findings import (
-    Means,
-    Number,
-    Reproduced,
-    averaged,
-)
+from papers.findings import Means, Number, Reproduced, averaged
 
 SERVER = 0
 

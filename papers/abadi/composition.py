@@ -79,10 +79,7 @@ def compared(means: Means) -> Reproduced:
         means.say(f"epsilon by {name}")
         curves[name] = [epsilon(round(epoch / RATE)) for epoch in epochs]
     numbers = [
-        Number(
-            f"ε after {epoch} epochs, {name}",
-            curve[epochs.index(epoch)],
-        )
+        Number(f"ε after {epoch} epochs, {name}", curve[epochs.index(epoch)])
         for epoch in STATED
         if epoch in epochs
         for name, curve in curves.items()

@@ -14,16 +14,7 @@ from fedsim.privacy import identifiability
 from fedsim.reports.document.wording import number, span
 from fedsim.reports.figures import canvas
 from papers.bernau.experiments import BELIEFS, TITLES, BernauCell, play
-from papers.findings import (
-    Grid,
-    ItemPicture,
-    Means,
-    Number,
-    Reference,
-    Reproduced,
-    middle,
-    near,
-)
+from papers.findings import Grid, ItemPicture, Means, Number, Reference, Reproduced, middle, near
 
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
 

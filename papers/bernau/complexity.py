@@ -12,14 +12,7 @@ from adversaries.neighbours import dataset_sensitivity
 from adversaries.statistics import estimators
 from fedsim.learning.training.clipping import Clipper
 from fedsim.reports.figures import canvas
-from papers.findings import (
-    CONFIDENCE,
-    ItemPicture,
-    Means,
-    Number,
-    Reference,
-    Reproduced,
-)
+from papers.findings import CONFIDENCE, ItemPicture, Means, Number, Reference, Reproduced
 
 REPEATED = 5
 """Number of time measurements; the shortest counts, since disturbances only add time."""

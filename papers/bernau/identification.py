@@ -9,13 +9,7 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.commands.run import Run
 from fedsim.configuration import Scalar
 from fedsim.reports.figures import canvas
-from papers.bernau.experiments import (
-    TITLES,
-    VARIANTS,
-    BernauCell,
-    play,
-    play_with,
-)
+from papers.bernau.experiments import TITLES, VARIANTS, BernauCell, play, play_with
 from papers.findings import (
     CONFIDENCE,
     ItemPicture,

@@ -18,14 +18,7 @@ from fedsim.privacy import calibration, identifiability
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.reports.figures import canvas
 from papers.bernau.experiments import BELIEFS, DELTAS, TITLES
-from papers.findings import (
-    ItemPicture,
-    Means,
-    Number,
-    Reproduced,
-    advantage_of_wins,
-    printed,
-)
+from papers.findings import ItemPicture, Means, Number, Reproduced, advantage_of_wins, printed
 
 DELTA = 1e-6
 """Delta of both panels of Figure 2."""

@@ -10,13 +10,7 @@ from fedsim.reports.figures.training_figures import Followed, Relation
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import PairCandidate, Study
 from papers.bernau.experiments import TITLES, configured
-from papers.findings import (
-    ItemPicture,
-    Means,
-    Number,
-    Reproduced,
-    averaged,
-)
+from papers.findings import ItemPicture, Means, Number, Reproduced, averaged
 
 TRAININGS = {"smoke": 4, "full": 250}
 TOP = {"smoke": 1, "full": 3}

@@ -111,10 +111,7 @@ def _dp_app(name: str, variant: str, **facts: Any) -> App:
     return App(name, "dp_app", changes, **({"epsilon": _claimed()} | facts))
 
 
-OWN = (
-    _dp_app("own clipping", "own-clipping"),
-    _dp_app("Adam after an honest mean", "own-adam"),
-)
+OWN = (_dp_app("own clipping", "own-clipping"), _dp_app("Adam after an honest mean", "own-adam"))
 """Strategies of somebody's own."""
 
 OPACUS = PLD.epsilon(Mechanism.alike(1.5, 2 * 10, 1 / 10), DELTA)
@@ -249,8 +246,7 @@ def _of_membership(seed: int) -> Said:
     attacks = membership_attacks.chosen(config.audit.attacks)
     game = membership_game.play(config, MODELS)
     return Said(
-        membership_report.assemble(config, config.audit.confidence, game, attacks, 0.0).alarms,
-        1,
+        membership_report.assemble(config, config.audit.confidence, game, attacks, 0.0).alarms, 1
     )
 
 

@@ -14,14 +14,7 @@ from fedsim.learning.data.dataset import Records
 from fedsim.privacy import black_box
 from fedsim.reports.figures import canvas
 from fedsim.studies.guarantees.black_box import drawn, everything
-from papers.findings import (
-    CONFIDENCE,
-    ItemPicture,
-    Means,
-    Number,
-    Reproduced,
-    printed,
-)
+from papers.findings import CONFIDENCE, ItemPicture, Means, Number, Reproduced, printed
 
 PRINTED = {
     (1000, 2): 0.034,

@@ -8,14 +8,7 @@ from scipy import integrate, special, stats
 
 from adversaries.arrays import Floats
 from fedsim.reports.figures import canvas
-from papers.findings import (
-    CONFIDENCE,
-    ItemPicture,
-    Means,
-    Number,
-    Reproduced,
-    near,
-)
+from papers.findings import CONFIDENCE, ItemPicture, Means, Number, Reproduced, near
 
 RECORDS = (2, 5, 10, 100)
 """Numbers n of records; one of them is the secret."""

@@ -16,14 +16,7 @@ from adversaries.arrays import Floats
 from fedsim.learning.data.dataset import Records
 from fedsim.privacy import black_box, pac
 from fedsim.studies.guarantees.black_box import drawn
-from papers.findings import (
-    Means,
-    Number,
-    Reference,
-    Reproduced,
-    averaged,
-    printed,
-)
+from papers.findings import Means, Number, Reference, Reproduced, averaged, printed
 from papers.xiao.clusters import all_images
 
 WIDTHS = (64, 32)

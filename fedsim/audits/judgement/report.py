@@ -15,15 +15,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import SchemaValidator, core_schema
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import (
-    IS,
-    Claim,
-    Evidence,
-    Finding,
-    Verdict,
-    alarms,
-    judge,
-)
+from fedsim.audits.judgement.claim import IS, Claim, Evidence, Finding, Verdict, alarms, judge
 from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.numbers import REALS, Real
 from fedsim.audits.results.rows import Attack, Row, View, audit_view, judged

@@ -26,10 +26,7 @@ LEADING = "f_dp"
 """Bound of the headline. Steps with canaries are not sampled, so that its assumption holds: a
 Gaussian trade-off curve."""
 
-NAMES = {
-    "binomial": "binomial bound",
-    "f_dp": "f-DP bound",
-}
+NAMES = {"binomial": "binomial bound", "f_dp": "f-DP bound"}
 
 CONTRADICTED = (
     "The canaries show more than the claimed noise allows: epsilon is at least {:.3f} with "

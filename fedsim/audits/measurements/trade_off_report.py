@@ -22,9 +22,7 @@ CHECKED = 257
 
 
 def report(
-    views: Mapping[Vantage, Arrays],
-    towards: Callable[[Vantage], Mechanism],
-    confidence: float,
+    views: Mapping[Vantage, Arrays], towards: Callable[[Vantage], Mechanism], confidence: float
 ) -> dict[str, TradeOff]:
     """Return the measured curves of `report.json`, by vantage.
 

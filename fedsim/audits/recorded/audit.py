@@ -18,12 +18,7 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.recorded.loop_steps import LoopSteps
-from fedsim.audits.recorded.releases import (
-    NUMBERS,
-    MeasuredRounds,
-    Notes,
-    ReleaseReport,
-)
+from fedsim.audits.recorded.releases import NUMBERS, MeasuredRounds, Notes, ReleaseReport
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.results.conditions import TRANSCRIPT
 from fedsim.audits.results.rows import Row

@@ -116,10 +116,7 @@ class ServerRounds:
         everything = Limit.of_epsilon(math.inf, 1.0, "measured")
         server = View(observer="server", limit=everything, detects=None, note=SERVER_SEES)
         return replace(
-            found,
-            views=[server, *found.views],
-            findings=notes,
-            doubts=[*moved, *found.doubts],
+            found, views=[server, *found.views], findings=notes, doubts=[*moved, *found.doubts]
         )
 
     def _moved(self, observed: ObservedRound) -> bool:

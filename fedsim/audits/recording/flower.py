@@ -108,10 +108,7 @@ class ServerRecorder:
     """
 
     def __init__(
-        self,
-        strategy: Strategy,
-        sink: RoundSink,
-        nodes: Collection[int] | None = None,
+        self, strategy: Strategy, sink: RoundSink, nodes: Collection[int] | None = None
     ) -> None:
         self._strategy, self._sink, self._nodes = strategy, sink, nodes
         self._pending: dict[int, tuple[Arrays, tuple[int, ...]]] = {}

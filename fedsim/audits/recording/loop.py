@@ -107,11 +107,7 @@ class RoundSink:
 
 
 def facts_of(
-    vantage: str,
-    recorder: str,
-    app: str,
-    run: str = "",
-    packages: Iterable[str] = (),
+    vantage: str, recorder: str, app: str, run: str = "", packages: Iterable[str] = ()
 ) -> TranscriptFacts:
     """Return the first record of a transcript, with the versions of the packages that matter."""
     versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))

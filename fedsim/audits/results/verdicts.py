@@ -60,9 +60,7 @@ ATTACK_BELOW = StateWords(
     "the whole interval lies below the limit of theory; a better attack may achieve more",
 )
 AGREES = StateWords(
-    "Agrees with theory",
-    "open",
-    "the measurement agrees with theory, but does not prove it",
+    "Agrees with theory", "open", "the measurement agrees with theory, but does not prove it"
 )
 TOO_FEW = StateWords(
     "Too few trials",
@@ -70,11 +68,7 @@ TOO_FEW = StateWords(
     "the interval contains both guessing and the limit",
     "Run again with more trials.",
 )
-NOT_MEASURED = StateWords(
-    "Limited by theory",
-    "open",
-    "the limit comes from theory alone",
-)
+NOT_MEASURED = StateWords("Limited by theory", "open", "the limit comes from theory alone")
 CANNOT_TELL = StateWords(
     "Cannot tell",
     "open",

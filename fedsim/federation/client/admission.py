@@ -26,12 +26,7 @@ from fedsim.configuration.federation import OWN, TOLERATED
 from fedsim.federation.client import client_ledger, kept_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, forms, messages
-from fedsim.federation.protocol.consent import (
-    EPSILON_LIMIT,
-    MAX_TRIALS,
-    RefusedError,
-    Terms,
-)
+from fedsim.federation.protocol.consent import EPSILON_LIMIT, MAX_TRIALS, RefusedError, Terms
 from fedsim.federation.protocol.forms import Form
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.game import federation

@@ -46,11 +46,7 @@ def follow(
             remember(received.context, AWAITING, arrays)
         else:
             of_round = KnownRound(
-                received.config,
-                received.loaded,
-                received.request.game,
-                parameters,
-                taking_part,
+                received.config, received.loaded, received.request.game, parameters, taking_part
             )
             memory = participant.expect(memory, of_round, received.partition, sent.double())
         _remember(received.context, memory, received.request.round)

@@ -135,10 +135,7 @@ def _computing(
 
 
 def _follow(
-    received: Received,
-    parameters: torch.Tensor,
-    sent: torch.Tensor,
-    coins: torch.Tensor | None,
+    received: Received, parameters: torch.Tensor, sent: torch.Tensor, coins: torch.Tensor | None
 ) -> None:
     """Let the adversary follow a round in which it knows its own message."""
     if received.request.role == Role.ADVERSARY:
@@ -217,9 +214,7 @@ def _may_drop_out(received: Received) -> None:
 
 
 def _contribution(
-    received: Received,
-    coins: torch.Tensor | None,
-    grid: "FixedPoint | None",
+    received: Received, coins: torch.Tensor | None, grid: "FixedPoint | None"
 ) -> Callable[[torch.Tensor, int], torch.Tensor]:
     """Return the function from a model [T, P] to this client's part of a step, without noise.
 

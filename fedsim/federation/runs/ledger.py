@@ -20,13 +20,7 @@ from fedsim.configuration import Config
 from fedsim.configuration.training import TrainingConfig
 from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.run_directory import TRANSCRIPT, RunDirectory
-from fedsim.game.mechanisms.privacy import (
-    Counts,
-    adds_up,
-    epsilon_of,
-    running_epsilon,
-    within,
-)
+from fedsim.game.mechanisms.privacy import Counts, adds_up, epsilon_of, running_epsilon, within
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.releases import Rounds
 

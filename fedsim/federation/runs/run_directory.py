@@ -333,10 +333,9 @@ class RunDirectory:
         if self.config.run.job == "training":
             return self.has(CARD)
         try:
-            reported = self.read_json(LAST_FILE)["details"]["trials"]
+            return bool(self.read_json(LAST_FILE)["details"]["trials"] == self.config.trials.count)
         except (KeyError, TypeError):
             raise self.damaged(LAST_FILE) from None
-        return bool(reported == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
         line = json.dumps({"time": time.time(), **event}) + "\n"

@@ -335,11 +335,7 @@ def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
 
 
 def look(
-    confidence: float,
-    worlds: Bools,
-    log_odds: Floats,
-    accuracies: Sequence[Floats],
-    looks: int,
+    confidence: float, worlds: Bools, log_odds: Floats, accuracies: Sequence[Floats], looks: int
 ) -> dict[str, Any]:
     """Return the interim results of all finished trials, for an event.
 

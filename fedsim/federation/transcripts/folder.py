@@ -17,12 +17,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.federation.transcripts.records import (
-    Arrays,
-    NodeReply,
-    ObservedRound,
-    TranscriptFacts,
-)
+from fedsim.federation.transcripts.records import Arrays, NodeReply, ObservedRound, TranscriptFacts
 
 SUFFIX = ".fedt"
 FACTS, END, LOCK = "facts.json", "end.json", "lock"

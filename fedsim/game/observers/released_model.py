@@ -75,11 +75,7 @@ def shares(answers: Floats) -> Floats:
 
 
 def attack(
-    config: Config,
-    federation: Federation,
-    game: RoundGame,
-    released: Tensor,
-    bridged: bool = True,
+    config: Config, federation: Federation, game: RoundGame, released: Tensor, bridged: bool = True
 ) -> dict[str, Floats]:
     """Return the evidence of theta_k for all rounds together: a log-likelihood ratio as the score.
 

@@ -98,10 +98,7 @@ def rows(text: str, path: Path, form: CsvFormat = PLAIN) -> Rows:
     table.
     """
     reader = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=form.separator,
-        skipinitialspace=True,
-        strict=True,
+        io.StringIO(text, newline=""), delimiter=form.separator, skipinitialspace=True, strict=True
     )
     table: Rows = []
     widest = 0

@@ -183,10 +183,7 @@ def checked(made: Any, name: str) -> Dataset:
         if made.target is None and features.dtype == np.float32 and len(labels):
             ends = int(labels.min()), int(labels.max())
             if ends[0] < 0 or ends[1] >= made.classes:
-                raise refuse(
-                    f"labels {ends[0]} to {ends[1]}",
-                    f"0 to {made.classes - 1}",
-                )
+                raise refuse(f"labels {ends[0]} to {ends[1]}", f"0 to {made.classes - 1}")
     return made
 
 

@@ -43,9 +43,7 @@ ORIGINALS: dict[str, Mapping[str, str]] = {
         "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
         "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
     },
-    "abalone": {
-        "abalone.data": "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f",
-    },
+    "abalone": {"abalone.data": "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f"},
 }
 """Checksums of each data set's unpacked files by name, because packers differ (SHA-256)."""
 

@@ -216,12 +216,7 @@ class Clipper:
         return self._method(record, label, self.precision).fallbacks
 
     def cut(
-        self,
-        record: Tensor,
-        label: Tensor,
-        trials: int,
-        records: int,
-        own: bool = False,
+        self, record: Tensor, label: Tensor, trials: int, records: int, own: bool = False
     ) -> Cut:
         """Return the blocks into which T trials of n records are cut.
 
@@ -263,11 +258,7 @@ class Clipper:
         return fixed_rows(method.footprint.example, self.expected) if method.divisible else SLOTS
 
     def _places(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        weights: Tensor | None,
-        contents: Contents | None,
+        self, features: Tensor, labels: Tensor, weights: Tensor | None, contents: Contents | None
     ) -> tuple[Tensor, Tensor]:
         """Return positions and weights [T, m]: places by content, in blocks of one fixed size.
 

@@ -14,13 +14,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedsim.common.by_use import ByUse
 from fedsim.common.device import at_least_float32
-from fedsim.learning.training.gradients import (
-    Backward,
-    Formed,
-    Gradient,
-    Products,
-    Rule,
-)
+from fedsim.learning.training.gradients import Backward, Formed, Gradient, Products, Rule
 
 
 class ChannelAffine(nn.Module):

@@ -16,12 +16,7 @@ from torch.func import functional_call
 from fedsim.common.device import Precision, at_least_float32, reduced
 from fedsim.learning.training.gradients import Backward, Gradient, Rule, joined, weighted_sum
 from fedsim.learning.training.layers import ChannelAffine, by_torch_func, refusal, rule_of
-from fedsim.learning.training.models import (
-    flatten,
-    parameter_shapes,
-    size,
-    unflatten,
-)
+from fedsim.learning.training.models import flatten, parameter_shapes, size, unflatten
 from fedsim.learning.training.tasks import task_of
 
 

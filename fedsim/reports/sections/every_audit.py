@@ -16,7 +16,7 @@ from fedsim.audits.run.detectable import HALF
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import release
 from fedsim.reports.document.first_screen import WEAK, most, share, shares
-from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
+from fedsim.reports.document.wording import DASH, number, percent, would_have_noticed
 
 BY = {"theory": "theory", "claim": "the noise that the server states", "measured": "measured noise"}
 SHOWN = ("participant", "released-model", "server")
@@ -149,8 +149,8 @@ def by_chance(report: AuditReport[Any]) -> list[str]:
         return []
     if attack.advantage is None or attack.advantage <= limit.rho_alpha:
         return []
-    right, trials = percent(share(attack.advantage)), counted(attack.trials, "trial")
-    return [f"{right} is measured in {trials}: chance can explain that it is above the limit."]
+    right = percent(share(attack.advantage))
+    return [f"Chance can explain that {right} is above the limit."]
 
 
 def seen(report: AuditReport[Any]) -> list[str]:

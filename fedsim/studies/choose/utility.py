@@ -17,13 +17,7 @@ from adversaries.statistics.intervals import mean_interval
 from fedsim.game.federation import Federation
 from fedsim.learning.data.dataset import STEPS
 from fedsim.learning.training import criterion, regression_and_text, tasks
-from fedsim.learning.training.criterion import (
-    AUC,
-    BALANCED,
-    PERPLEXITY,
-    Judged,
-    Measured,
-)
+from fedsim.learning.training.criterion import AUC, BALANCED, PERPLEXITY, Judged, Measured
 from fedsim.learning.training.regression_and_text import Regression
 
 

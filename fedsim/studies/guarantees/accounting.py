@@ -262,12 +262,7 @@ def _label(subject: _Subject, delta: float, vantage: Vantage) -> Row:
         return {}
     # The noise may be right, and still not protect from this vantage.
     label = guarantee.of(
-        config,
-        subject.training,
-        subject.everything,
-        subject.trainings,
-        delta,
-        vantage,
+        config, subject.training, subject.everything, subject.trainings, delta, vantage
     )
     return {
         "unit": config.privacy.unit,
