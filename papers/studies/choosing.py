@@ -142,7 +142,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             rows.append(_row(each, Path(folder), smoke))
             print(*rows[-1], sep=" | ", file=sys.stderr, flush=True)
     yield Table(
-        "What `fedsim init TABLE` and `fedsim choose FILE --max-belief 0.9` find",
+        "What `fedsim init TABLE` and `fedsim choose FILE --max-belief 0.9` find at this limit",
         (
             *("table", "records", "s", "chosen", "criterion", "fedsim"),
             *("Opacus, best of ten", "without privacy", "a constant answer"),
@@ -162,7 +162,8 @@ def _row(table: Named, folder: Path, smoke: bool) -> tuple[str, ...]:
     table.make().to_csv(data, index=False)
     start = time.perf_counter()
     _fedsim("init", file, "--data", data, "--label", table.label)
-    answered = json.loads(_fedsim("choose", file, "--max-belief", BELIEF, "--out", out, "--json"))
+    limit = ("--max-belief", BELIEF, "--over", f"privacy.rho-beta={BELIEF}")
+    answered = json.loads(_fedsim("choose", file, *limit, "--out", out, "--json"))
     seconds = time.perf_counter() - start
     best = next((each for each in answered["settings"] if each["chosen"]), None)
     if best is None:
