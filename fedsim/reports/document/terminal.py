@@ -180,7 +180,7 @@ def table(block: Table, title: str = "", *, ruled: bool = True) -> rich.table.Ta
         header_style="table.header" if ruled else "",
         box=box.SIMPLE_HEAD if ruled else None,
         pad_edge=ruled,
-        padding=0 if ruled else (0, 2, 0, 0),
+        padding=0 if ruled else (0, 1, 0, 0),
     )
     lines = [[_plain(cell).split("\n") for cell in row] for row in block.rows]
     for place, heading in enumerate(block.headings):

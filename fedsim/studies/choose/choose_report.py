@@ -103,7 +103,8 @@ def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
     least = result.request.least
     yield (
         f"Take ε = {number(chosen.epsilon)} at δ = {delta:g}: {_family(chosen)} (noise multiplier "
-        f"{number(chosen.noise_multiplier)}). It meets your limit: {_limit(result, bound)}."
+        f"{number(chosen.noise_multiplier)}). It meets your limit of {_limited(bound)}: "
+        f"{_limit(result, bound, _reached(chosen, bound))}."
     )
     why = (
         "it is the strictest that is at most half a point worse than the best within your limit"
@@ -143,21 +144,34 @@ def _at_least(least: tuple[str, float]) -> str:
     return f"{'an' if name[0] in 'aA' else 'a'} {name} of at least {worth.as_text(name, value)}"
 
 
-def _limit(result: Result, bound: Limit) -> str:
-    """Return the limit on the adversary, with the share of trainings that may exceed it."""
+def _reached(each: Candidate, bound: Limit) -> float:
+    """Return what theory allows the adversary with a setting, of what the limit is on."""
+    return {BELIEF: each.rho_beta, ADVANTAGE: each.rho_alpha, RISK: each.risk}[bound.key]
+
+
+def _limited(bound: Limit, value: float | None = None) -> str:
+    """Return the limit as text, or a value of the limited quantity."""
+    return (number if bound.key == ADVANTAGE else percent)(bound.value if value is None else value)
+
+
+def _limit(result: Result, bound: Limit, value: float | None = None) -> str:
+    """Return the limit on the adversary, with the share of trainings that may exceed it.
+
+    value: what a setting reaches; None for the limit itself.
+    """
+    most = _limited(bound, value)
     who = result.config.federation.vantage.value.replace("-", " ")
     if bound.key == ADVANTAGE:
-        return f"the advantage of the {who} is at most {number(bound.value)}"
+        return f"the advantage of the {who} is at most {most}"
     if bound.key == RISK:
         return (
             f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
-            f"the model succeeds in at most {percent(bound.value)} with it"
+            f"the model succeeds in at most {most} with it"
         )
     tail = _tail_limit(result, bound)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
-        f"the belief of the {who} is at most {percent(bound.value)}, except in {share} "
-        "of trainings with the record"
+        f"the belief of the {who} is at most {most}, except in {share} of trainings with the record"
     )
 
 
@@ -399,12 +413,10 @@ def _shown(result: Result) -> list[Candidate]:
 
 def _cells(result: Result, each: Candidate) -> list[str]:
     mark = " ←" if each is result.choice.chosen else ""
-    most = {BELIEF: each.rho_beta, ADVANTAGE: each.rho_alpha, RISK: each.risk}
     bound, meets = result.request.limit, "meets" if each.meets else "exceeds"
     limited = []
     if bound is not None:
-        worded = (number if bound.key == ADVANTAGE else percent)(most[bound.key])
-        limited = [f"{worded} {meets}"]
+        limited = [f"{_limited(bound, _reached(each, bound))} {meets}"]
     return [
         f"{_family(each)}{mark}",
         number(each.epsilon),
