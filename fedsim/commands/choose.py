@@ -52,13 +52,13 @@ def choose(
     out: Path | None = None,
     progress: Progress = None,
 ) -> Answer:
-    """Find the strictest setting within a limit on the adversary that costs no quality.
+    """Find the strictest setting within a limit on the adversary that is nearly as good as any.
 
     Searches model, rounds, learning rate and clipping norm at several levels of noise around the
     limit. KEY=VALUE fixes a key, and --over KEY=V1,V2 gives its values. Models are compared by what
     fits the task: AUC of two classes; of more, balanced accuracy if they are uneven, else accuracy;
-    the error of a number. The answer is the strictest setting at most half a point worse than the
-    best that meets the limit; with --min-auc, for example, the strictest that certainly reaches it.
+    the error of a number. The answer is the strictest setting measured at most half a point below
+    the best that meets the limit; with --min-auc, for example, the strictest sure to reach it.
     Theory decides what meets the limit.
 
     Without a limit, it trains every combination of --over, and lists them in a table.

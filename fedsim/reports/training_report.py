@@ -226,7 +226,7 @@ def _release(report: TrainingReport, card: ModelCard) -> str:
     if not card.uncovered:
         return release.decide("Sharing public/", most, unit, "anyone with the model")
     told = release.decide("Sharing it", most, unit, "anyone with what the rounds released")
-    return f"{told} The warnings name what this does not protect."
+    return f"{told} Part of public/ is not protected by this: see the warnings."
 
 
 def _model(report: TrainingReport) -> Row:
@@ -249,7 +249,11 @@ def _answer(card: ModelCard) -> Iterator[str]:
 def _steps(report: TrainingReport, card: ModelCard) -> list[str]:
     public = card.privacy.guaranteed and not report.alarms
     most = percent(share(_model(report).allowed.rho_alpha))
-    decided = [f"Decide whether {most} is acceptable; fedsim choose finds a lower limit."] * public
+    steps = {
+        "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
+        f"Decide whether {most} is acceptable; fedsim choose searches for less.": public,
+    }
+    decided = [step for step, applies in steps.items() if applies]
     return [*every_audit.decisions(report, untold=lambda _: [], more=lambda _: ""), *decided]
 
 

@@ -149,7 +149,7 @@ echo "# Handwritten digits. The second client's owner halves its noise on its ow
 echo
 for client in $CLIENTS; do
     quietly $client sh stop.sh
-    agree $client data-path '"../data/digits"'
+    agree $client data-path '"../data/digits.npz"'
     cp "$SCRIPTS/digits.toml" "$T/machines/$client/schema.toml"
 done
 mkdir "$T/machines/client-1/tampered"
@@ -186,7 +186,7 @@ cat "$T/train.log"
 echo
 on server "grep -A 8 '## Privacy' digits/public/MODEL_CARD.md"
 on server "grep dropped digits/events.jsonl"
-on server "fedsim predict digits public/digits | head -n 3"
+on server "fedsim predict digits public/digits.npz | head -n 3"
 on server 'python -c "import fedsim, torch; print(fedsim.load_model(\"digits\")(torch.zeros(1, 1, 8, 8)).shape)"'
 # Flower counts the resumed training as another run: the auditor has a transcript of either.
 for half in 2 1; do

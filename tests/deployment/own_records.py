@@ -2,12 +2,11 @@
 
 usage: own_records.py PUBLIC_FOLDER CLIENT_FOLDER...
 
-In every folder digits/ is in MNIST's form, and tumours.csv a table with a header. Both data sets
+In every folder digits.npz holds pictures, and tumours.csv a table with a header. Both data sets
 are scikit-learn's (UCI: Optical Recognition of Handwritten Digits; Breast Cancer Wisconsin).
 """
 
 import csv
-import struct
 import sys
 from pathlib import Path
 
@@ -15,14 +14,6 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
 PUBLIC_DIGITS, PUBLIC_TUMOURS = 297, 119
-
-
-def write_pictures(folder, images, labels):
-    folder.mkdir(parents=True, exist_ok=True)
-    header = struct.pack(">BBBBIII", 0, 0, 8, 3, *images.shape)
-    (folder / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
-    header = struct.pack(">BBBBI", 0, 0, 8, 1, len(labels))
-    (folder / "train-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
 
 
 def write_table(path, names, rows, labels):
@@ -50,7 +41,8 @@ def main(public, *clients):
         strict=True,
     )
     for folder, pictures, patients in parts:
-        write_pictures(folder / "digits", images[pictures], digits[pictures])
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(folder / "digits.npz", features=images[pictures], labels=digits[pictures])
         rows = tumours.data[patients]
         write_table(folder / "tumours.csv", names, rows, [labels[each] for each in patients])
 

@@ -208,7 +208,7 @@ def _details(run: AuditedRun, **measured: Any) -> RunDetails:
         },
         membership_missing=membership_audit.why_none(*attacked),
         utility=empirical.utility(run),
-        timing=Timing(**facts["timing"]),
+        timing=Timing(facts["timing"]["federation"], facts["timing"]["total"]),
         crafted=empirical.crafted(run),
         **measured,
     )

@@ -183,10 +183,11 @@ class Ahead:
     clients: Sequence[tuple[Counts, Course]]
 
     def after(self, rounds: int) -> list[Counts]:
-        """Return the final rounds of every client."""
+        """Return the final rounds of every client; equal accounts appear once."""
+        alike = {(frozenset(each[0].items()), id(each[1])): each for each in self.clients}
         return [
             spent + times(Counter(filter(None, course[:rounds])), self.trainings)
-            for spent, course in self.clients
+            for spent, course in alike.values()
         ]
 
     def epsilon(self, rounds: int) -> float:
@@ -201,7 +202,9 @@ class Ahead:
         def exceeds(rounds: int) -> bool:
             return not all(within(self.config, counts, limit) for counts in self.after(rounds))
 
-        return bisect_left(range(1, most + 1), True, key=exceeds)
+        if not exceeds(most):
+            return most
+        return bisect_left(range(1, most), True, key=exceeds)
 
 
 def courses(config: Config, nominal: float, rounds: int, done: int = 0) -> list[Course]:

@@ -97,11 +97,12 @@ class PollingGrid:
         replies = [Message(gone, reply_to=request) for request in lost]
         while waiting:
             for reply in self._grid.pull_messages(sorted(waiting)):
-                request = requests[reply.metadata.reply_to_message_id]
+                request = requests.get(reply.metadata.reply_to_message_id)
                 waiting.discard(reply.metadata.reply_to_message_id)
                 # Flower reports a dead node with the server as the sender.
-                dead = reply.has_error()
-                replies.append(Message(reply.error, reply_to=request) if dead else reply)
+                if reply.has_error() and request is not None:
+                    reply = Message(reply.error, reply_to=request)  # noqa: PLW2901
+                replies.append(reply)
             waited = time.monotonic() - begun
             if not waiting or (timeout is not None and waited > timeout):
                 break
@@ -276,8 +277,7 @@ class Nodes:
             if not 0 <= partition < self._size:
                 wrong = f"federation.clients is {self._size}; start as many nodes as clients"
             elif self._registered is not None and self._registered.get(partition) != node:
-                owner = self._registered.get(partition)
-                wrong = f"its key belongs to node {owner}; give it the partition-id of its own key"
+                wrong = "the key of that client is another node's; give it its own partition-id"
             elif self.clients.setdefault(partition, node) != node:
                 wrong = "so does another node; give each its own partition-id"
             if wrong:

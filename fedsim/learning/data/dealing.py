@@ -94,7 +94,8 @@ def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
 def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     """Return the key of each record of D, [n], which a partition does not split; None without one.
 
-    Raises InputError if the dataset has no such column, or if the scheme would split it.
+    Raises InputError if the dataset has no such column, if the scheme would split it, or if
+    "label" is ambiguous because the dataset also has a column of this name.
     """
     name, scheme = federation.partition_key, federation.partition.partition(",")[0].strip()
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
@@ -111,6 +112,11 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
         raise InputError(
             f"federation.partition-key is '{name}', but the columns of {split.dataset.name} are "
             f"{named(columns)}; name one of them"
+        )
+    if name == LABEL and LABEL in split.dataset.columns:
+        raise InputError(
+            f"federation.partition-key is '{LABEL}', which names the labels of every dataset, but "
+            f"{split.dataset.name} also has a column of this name; rename that column"
         )
     of_members: npt.NDArray[Any] = columns[name][split.members]
     if of_members.dtype.kind == "U" and (gaps := is_missing(of_members.tolist())).any():

@@ -66,7 +66,12 @@ def _split(path: Path) -> "datasets.Dataset":
     if any((path / name).is_file() for name in SAVED):
         loaded = datasets.load_from_disk(str(path))
         splits = loaded if isinstance(loaded, dict) else {TRAIN: loaded}
-        return splits[TRAIN if len(splits) > 1 else next(iter(splits))]
+        if TRAIN not in splits and len(splits) > 1:
+            raise InputError(
+                f"'{path}' has the splits {', '.join(splits)}, but no split {TRAIN}; save the "
+                "wanted split by itself"
+            )
+        return splits[TRAIN if TRAIN in splits else next(iter(splits))]
     parts = sorted(path.rglob("*.parquet"))
     if not parts:
         raise InputError(

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.common import reading
 from fedsim.learning.data.dataset import Division
 
 REDRAWS = 100
@@ -150,12 +150,20 @@ def partition(
 
 
 def _options(text: str) -> dict[str, int | float | str | bool]:
-    """Return the options of "name=value, name=value", each value as in TOML."""
-    try:
-        options: dict[str, Any] = reading.toml_of(f"options = {{{text}}}".encode())["options"]
-    except ValueError:
-        raise InputError(
-            f"federation.partition has '{text.strip()}'; write name=value, separated by commas, "
-            "with each word in quotes"
-        ) from None
+    """Return the options of "name=value, name=value": numbers, true and false, or words."""
+    options: dict[str, int | float | str | bool] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, value = (one.strip() for one in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(
+                f"federation.partition has '{part}'; write name=value, separated by commas"
+            )
+        options[name] = _option(value)
     return options
+
+
+def _option(value: str) -> int | float | str | bool:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(value)
+    return {"true": True, "false": False}.get(value.lower(), value.strip("\"'"))

@@ -54,6 +54,6 @@ def check_shapes(network: nn.Module, shapes: Shapes, where: str) -> None:
     for name in {**own, **shapes}:
         if own.get(name) != shapes.get(name):
             raise InputError(
-                f"'{where}' is damaged or of another model: its '{name}' has the shape "
-                f"{shapes.get(name)}, but the network's has {own.get(name)}"
+                f"'{where}' is damaged or of another model: the shape of '{name}' is "
+                f"{shapes.get(name, 'missing')}, but the network's is {own.get(name, 'missing')}"
             )

@@ -33,7 +33,7 @@ UNSUPPORTED = {
     Verdict.NOT_JUDGED: release.UNTOLD,
     Verdict.NO_CLAIM: release.UNCLAIMED,
 }
-ALONE = "Another mechanism with the claimed ε and δ may allow {} right answers."
+ALONE = "The claim alone, without this noise, may allow {}."
 SEEN = "What the audit could have seen"
 RELYING, WHO = "Relying on it", "with this noise, an adversary"
 SEVERITIES = ("alarm", "caution", "note")
@@ -90,7 +90,7 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
         judged = ["" if leads else report.headline, f"{first.removesuffix('.')}." * bool(first)]
         if report.verdict is Verdict.SUPPORTED:
             worst = share(advantage_of_epsilon(claim.epsilon, claim.delta))
-            seen.append(ALONE.format(percent(worst)))
+            judged.append(ALONE.format(percent(worst)))
     verdict = " ".join(filter(None, judged))
     doubts = [each.sentence for each in report.findings if each.severity == "caution"]
     return every_audit.told(

@@ -104,22 +104,16 @@ def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
     yield (
         f"Take ε = {number(chosen.epsilon)} at δ = {delta:g}: {_family(chosen)} (noise multiplier "
         f"{number(chosen.noise_multiplier)}). It meets your limit of {_limited(bound)}: "
-        f"{_limit(result, bound, _reached(chosen, bound))}."
+        f"{_limit(result, bound, chosen.allowed(bound.key))}."
     )
     why = (
-        "it is the strictest that is at most half a point worse than the best within your limit"
+        "it is the strictest measured at most half a point below the best within your limit"
         if least is None
         else f"it is the strictest that has {_at_least(least)}"
     )
     judged = worth.as_text(chosen.utility.criterion.name, result.plain)
     without = "" if result.plain is None else f"; without privacy, a linear model has {judged}"
     yield f"Of {result.tried} settings, {why}: {_criterion(chosen)}{without}."
-    if bound.key == RISK:
-        without = of_cases(bound.baseline, bound.baseline)
-        yield (
-            f"An attacker who is right in {without} cases without the model is right in "
-            f"at most {of_cases(chosen.risk, bound.baseline)} with the model."
-        )
     yield (
         f"An adversary who knows everything else is right about one {unit} in at most "
         f"{math.ceil(100 * chosen.right_at_most - 1e-6)} of 100 cases (50 is guessing)."
@@ -144,11 +138,6 @@ def _at_least(least: tuple[str, float]) -> str:
     return f"{'an' if name[0] in 'aA' else 'a'} {name} of at least {worth.as_text(name, value)}"
 
 
-def _reached(each: Candidate, bound: Limit) -> float:
-    """Return what theory allows the adversary with a setting, of what the limit is on."""
-    return {BELIEF: each.rho_beta, ADVANTAGE: each.rho_alpha, RISK: each.risk}[bound.key]
-
-
 def _limited(bound: Limit, value: float | None = None) -> str:
     """Return the limit as text, or a value of the limited quantity."""
     return (number if bound.key == ADVANTAGE else percent)(bound.value if value is None else value)
@@ -159,14 +148,14 @@ def _limit(result: Result, bound: Limit, value: float | None = None) -> str:
 
     value: what a setting reaches; None for the limit itself.
     """
-    most = _limited(bound, value)
+    most, before = _limited(bound, value), bound.baseline
     who = result.config.federation.vantage.value.replace("-", " ")
     if bound.key == ADVANTAGE:
         return f"the advantage of the {who} is at most {most}"
     if bound.key == RISK:
         return (
-            f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
-            f"the model succeeds in at most {most} with it"
+            f"any attack of the {who} that succeeds in {in_cases(before)} cases without "
+            f"the model succeeds in at most {of_cases(value or bound.value, before)} with it"
         )
     tail = _tail_limit(result, bound)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
@@ -416,7 +405,7 @@ def _cells(result: Result, each: Candidate) -> list[str]:
     bound, meets = result.request.limit, "meets" if each.meets else "exceeds"
     limited = []
     if bound is not None:
-        limited = [f"{_limited(bound, _reached(each, bound))} {meets}"]
+        limited = [f"{_limited(bound, each.allowed(bound.key))} {meets}"]
     return [
         f"{_family(each)}{mark}",
         number(each.epsilon),

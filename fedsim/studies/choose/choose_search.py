@@ -235,7 +235,7 @@ def search(
         raise InterruptedRunError("interrupted; give the same command again to continue") from None
     choice, config = Choice("listed", tuple(candidates)), first
     if limit is not None:
-        choice = rule.choose(candidates, request.least)
+        choice = rule.choose(candidates, request.least, limit.key)
     if choice.chosen is not None:
         # A rate that is set changes the default optimiser, with which the models were not trained.
         training = first.training

@@ -1,7 +1,8 @@
 """The rule by which `fedsim choose` picks a setting.
 
 Theory decides exactly which settings meet the limit on the adversary. Trainings measure how good
-their models are, with an interval. The rule picks no setting that the interval leaves open.
+their models are, with an interval. A model whose interval holds what a constant answer reaches, or
+the least value that was asked for, is never picked; nearly equal ones are compared as measured.
 """
 
 import math
@@ -29,7 +30,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 noise multiplier."""
 
 AS_GOOD = 0.005
-"""Largest loss, against the best model, at which a stricter setting or fewer rounds are taken."""
+"""Largest measured loss against the best: half a point, or half a percent of a perplexity."""
 
 State = Literal["chosen", "cannot tell", "none", "listed"]
 
@@ -140,6 +141,10 @@ class Candidate:
         """The target of its noise, with which settings are compared."""
         return tuple((key, value) for key, value in self.values.items() if key in KEYS)
 
+    def allowed(self, key: str) -> float:
+        """Return what theory allows the adversary of the quantity that a limit's key names."""
+        return {BELIEF: self.rho_beta, ADVANTAGE: self.rho_alpha, RISK: self.risk}[key]
+
     @property
     def right_at_most(self) -> float:
         """Upper bound on the share of cases in which an adversary is right; a coin has 0.5."""
@@ -192,22 +197,25 @@ def check_protectable(config: Config) -> None:
     )
 
 
-def choose(candidates: Sequence[Candidate], least: Least | None = None) -> Choice:
+def choose(
+    candidates: Sequence[Candidate], least: Least | None = None, key: str = ADVANTAGE
+) -> Choice:
     """Pick a setting by a rule that is fixed in advance.
 
     Without a least value: of the settings that meet the limit in theory, take the strictest with a
     model within `AS_GOOD` of the best, and of equally strict ones the fewest rounds. With a least
     value: take the strictest setting that meets the limit and whose interval lies above the value.
-    A model that is not shown to be better than a constant answer is never taken.
+    A model that is not shown to be better than a constant answer is never taken. The strictest
+    allows the adversary least of what the limit is on, which `key` names.
     """
     usable = [one for one in candidates if one.meets and one.utility.criterion.has_learnt]
     undecided = None
     if least is None:
-        chosen = _strictest(fewest_rounds(usable))
+        chosen = _strictest(fewest_rounds(usable), key)
     else:
         reached = [(one, one.utility.reaches(*least, len(usable))) for one in usable]
         enough = [one for one, reaches in reached if reaches]
-        chosen = _strictest(sorted(enough, key=lambda one: -one.utility.gain))
+        chosen = _strictest(sorted(enough, key=lambda one: -one.utility.gain), key)
         open_ones = [one for one, reaches in reached if reaches is None]
         undecided = next(iter(fewest_rounds(open_ones)), None) if chosen is None else None
     return Choice(
@@ -247,9 +255,10 @@ def _loss(best: _Ranked, points: float) -> float:
     """Return a loss against the best model: some points, or less of a small gain over nothing."""
     judged = best.utility.criterion
     gained = abs((judged.value or 0.0) - judged.constant)
+    points *= max(1.0, judged.value or 0.0)  # a perplexity is above 1
     return min(points, 4 * points * gained) if math.isfinite(gained) else points
 
 
-def _strictest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the setting with the least advantage, the first of equals."""
-    return min(candidates, key=lambda one: round(one.rho_alpha, 9), default=None)
+def _strictest(candidates: Iterable[Candidate], key: str) -> Candidate | None:
+    """Return the setting that allows least of the limited quantity, the first of equals."""
+    return min(candidates, key=lambda one: float(f"{one.allowed(key):.9g}"), default=None)

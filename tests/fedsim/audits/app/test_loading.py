@@ -64,6 +64,11 @@ def test_an_honest_run_shows_weights_norms_and_noise():
     assert facts.normal and not facts.bare and 0.8 < facts.detects[0] < 1
 
 
+def test_an_undeclared_key_is_refused_with_the_declared_ones():
+    with pytest.raises(InputError, match="key 'varient'; it has"), opened(APP, 2, {"varient": 1}):
+        pass
+
+
 def test_a_directory_without_an_app_is_refused(tmp_path):
     with pytest.raises(InputError, match="no pyproject"), opened(tmp_path, 2, {}):
         pass

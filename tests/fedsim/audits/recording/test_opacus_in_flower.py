@@ -6,8 +6,9 @@ epsilon is that of the round; and a mended twin, which keeps the accountant's hi
 
 import socket
 import subprocess
+import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.steps.theory import epsilon_of
-from fedsim.federation.runtimes.flower_command import environment, executable
+from fedsim.federation.runtimes.flower_command import environment, executable, listening
 from fedsim.federation.transcripts.reader import read_transcript
 
 pytestmark = [pytest.mark.flower, pytest.mark.slow]
@@ -32,7 +33,7 @@ ONE_ROUND, WHOLE = (
 def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_path):
     # Ray's actors, which live on between rounds: any of them may train as any client.
     with _flower(tmp_path) as own:
-        _run(tmp_path, own)
+        _run(tmp_path, own, f"--federation-config=num-supernodes={CLIENTS}")
     for report in _audited(tmp_path, ONE_ROUND):
         assert report["verdict"] == "convicted", report["findings"]
         assert report["details"]["rounds"] == ROUNDS * STEPS
@@ -40,13 +41,14 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_pa
 
 
 def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path):
-    with _flower(tmp_path) as own:
-        _run(tmp_path, own, keep="true")
+    # SuperNodes, which start a process for every message.
+    with _flower(tmp_path) as own, _deployed(tmp_path, own) as connection:
+        _run(tmp_path, own, connection, keep="true")
     for report in _audited(tmp_path, WHOLE):
         assert report["verdict"] == "supported", report["findings"]
 
 
-def _run(folder, own, keep="false"):
+def _run(folder, own, *where, keep="false"):
     """Run the app with `flwr run`, as a Flower user would."""
     config = {
         "num-server-rounds": ROUNDS,
@@ -55,9 +57,8 @@ def _run(folder, own, keep="false"):
         "keep-accountant": keep,
     }
     settings = " ".join(f"{name}={value}" for name, value in config.items())
-    where = f"--federation-config=num-supernodes={CLIENTS}"
     done = subprocess.run(
-        [executable("flwr"), "run", str(APP), where, "--stream", "--run-config", settings],
+        [executable("flwr"), "run", str(APP), *where, "--stream", "--run-config", settings],
         cwd=folder / "empty",
         env=own,
         capture_output=True,
@@ -97,6 +98,37 @@ def _flower(folder):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=10)  # one whose parent does not ask for it stays a zombie
+
+
+@contextmanager
+def _deployed(folder, own):
+    """Start a SuperLink and a SuperNode for each client; yield the name of the connection."""
+    link = f"127.0.0.1:{_free()}"
+    (folder / "flwr" / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{link}"\ninsecure = true\n'
+    )
+    host, port = link.split(":")
+    commands = [["flower-superlink", "--insecure", "--host", host, "--port", port]]
+    node = ["flower-supernode", "--insecure", "--superlink", link]
+    for client in range(CLIENTS):
+        place = f"partition-id={client} num-partitions={CLIENTS}"
+        commands.append([*node, "--port", str(_free()), "--node-config", place])
+    with ExitStack() as stack:
+        log = stack.enter_context((folder / "flower.log").open("w"))
+        for command in commands:
+            process = subprocess.Popen(
+                [executable(command[0]), *command[1:]],
+                env=own,
+                cwd=folder / "empty",
+                stdout=log,
+                stderr=log,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            while not listening(host, int(port), 1.0):
+                assert process.poll() is None, (folder / "flower.log").read_text()
+                time.sleep(0.2)
+        yield "here"
 
 
 def _free():

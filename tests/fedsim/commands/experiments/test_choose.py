@@ -148,7 +148,7 @@ def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(fedsim, tiny, tmp
         assert row["risk"] == pytest.approx(norm.cdf(norm.ppf(0.0025) + mu), rel=1e-6)
         assert row["meets_limit"] == (row["risk"] <= 0.05 * (1 + 1e-8))
     assert written["chosen"]["privacy.max-risk"] == 0.05
-    assert any("is right in at most" in each for each in written["sentences"])
+    assert any("the model succeeds in at most" in each for each in written["sentences"])
 
 
 @pytest.mark.usefixtures("without_pages")

@@ -42,6 +42,20 @@ def test_replies_that_come_one_by_one_are_all_returned(slow):
     assert len(replies) == 3
 
 
+def test_a_reply_to_no_request_is_passed_on(slow):
+    queries, pull = _queries(slow), slow.pull_messages
+    stray = Message(RecordDict(), reply_to=_numbered(Message(RecordDict(), 1, "query.identify")))
+    slow.pull_messages = lambda ids: [*pull(ids), stray]
+    replies = list(PollingGrid(slow).send_and_receive(queries))
+    assert {id(stray)} < {id(reply) for reply in replies}
+    assert {each.metadata.src_node_id for each in replies} >= set(slow.get_node_ids())
+
+
+def _numbered(message):
+    message.metadata._message_id = "no request's"
+    return message
+
+
 def test_after_the_timeout_there_is_what_there_is(slow):
     slow.patience = 2
     replies = list(PollingGrid(slow).send_and_receive(_queries(slow), timeout=0.05))

@@ -1,5 +1,6 @@
 """The records of D by client and label."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -78,6 +79,18 @@ def test_labels_are_a_column_of_every_dataset(small):
     split = dealing.draw(config.data, data.load("digits"))
     held = dealing.hold(split, dealing.divide(config.federation, config.data.seed, split), 3)
     assert (np.count_nonzero(held.counts, axis=0) <= 1).all()
+
+
+def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small):
+    known, printers = people(), np.arange(len(people().train)) % 5
+    columns = {**known.columns, "label": printers}
+    source = dataclasses.replace(known, columns=columns)
+    assert dealing.columns_of(source)["label"] is source.train.labels
+    config = small({"federation.partition": "key", "federation.partition-key": "label"})
+    with pytest.raises(InputError, match=r"is 'label', .* people also has a column of this name"):
+        dealing.divide(config.federation, config.data.seed, dealing.draw(config.data, source))
+    other = small({"federation.partition": "key", "federation.partition-key": "country"})
+    dealing.divide(other.federation, other.data.seed, dealing.draw(other.data, source))
 
 
 @pytest.mark.parametrize(

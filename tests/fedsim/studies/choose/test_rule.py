@@ -10,9 +10,9 @@ from fedsim.studies.choose.utility import Utility
 LIMIT = Limit(ADVANTAGE, 0.2)
 
 
-def setting(rho_alpha, area, reach=0.01, rounds=20, **values):
+def setting(rho_alpha, area, reach=0.01, rounds=20, risk=0.01, judged=None, **values):
     """Return a setting that lets the adversary have so much, with the AUC of its models."""
-    judged = Judged("AUC", area, (area - reach, area + reach), 0.5)
+    judged = judged or Judged("AUC", area, (area - reach, area + reach), 0.5)
     return Candidate(
         values={ADVANTAGE: rho_alpha, **values},
         noise_multiplier=1 / rho_alpha,
@@ -20,7 +20,7 @@ def setting(rho_alpha, area, reach=0.01, rounds=20, **values):
         rho_beta=0.5 + rho_alpha / 2,
         rho_alpha=rho_alpha,
         tail_limit=0.01,
-        risk=0.01,
+        risk=risk,
         meets=rho_alpha <= LIMIT.value,
         rounds=rounds,
         towards=(),
@@ -90,6 +90,27 @@ def test_an_error_is_better_where_it_is_smaller():
 
     assert choose([of(0.28), of(0.1), of(0.2)]).chosen == of(0.1)
     assert choose([of(0.295)]).chosen is None
+
+
+def test_the_strictest_is_that_of_the_limited_quantity():
+    less_risk, less_advantage = setting(0.19, 0.8, risk=0.01), setting(0.18, 0.8, risk=0.04)
+    assert choose([less_advantage, less_risk]).chosen == less_advantage
+    assert choose([less_advantage, less_risk], key=RISK).chosen == less_risk
+
+
+def test_nearly_equal_errors_and_perplexities_are_told_by_the_strictness():
+    def of(rho_alpha, name, value, constant):
+        judged = Judged(name, value, (0.99 * value, 1.01 * value), constant, False)
+        return setting(rho_alpha, None, judged=judged)
+
+    for name, loose, near, worse, constant in (
+        ("mean absolute error", 0.100, 0.104, 0.106, 0.3),
+        ("perplexity", 40.0, 40.1, 40.3, 500.0),
+    ):
+        best = of(0.2, name, loose, constant)
+        strict = of(0.1, name, near, constant)
+        assert choose([best, strict]).chosen == strict
+        assert choose([best, of(0.1, name, worse, constant)]).chosen == best
 
 
 @pytest.mark.parametrize("key", [BELIEF, ADVANTAGE, RISK])
