@@ -149,21 +149,24 @@ class Clipper:
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
         at_once = max(1, int(self.block_bytes(parameters.device) / each))
 
-        shares = self._shares(labels)
-
         def block(trials: slice) -> Tensor:
-            with method.gradients.lend() as gradients_of:
-                each = formed(gradients_of(parameters[trials], features, labels))
-            each = each.double()
-            # Norms of formed gradients: they are exact where norms from inputs are rounded.
-            norms = clipped_block.joint_norms([Formed(each)])
-            each.mul_(clipped_block.clipping_factors(norms, self.clipping_norm)[..., None])
-            return each if shares is None else each * shares[..., None]
+            return self._clipped(method, parameters[trials], features, labels)
 
         blocks = [(part,) for part in slices(len(parameters), at_once)]
         each_clipped = torch.cat(list(run(block, blocks, self.threads)))
         clipped_block.check_lengths(each_clipped, self.clipping_norm)
         return each_clipped
+
+    def _clipped(
+        self, method: Method, parameters: Tensor, features: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Return a block's clipped gradients times their records' shares, float64 [t, n, P]."""
+        with method.gradients.lend() as gradients_of:
+            each = formed(gradients_of(parameters, features, labels)).double()
+        # Norms of formed gradients: they are exact where norms from inputs are rounded.
+        norms, shares = clipped_block.joint_norms([Formed(each)]), self._shares(labels)
+        each.mul_(clipped_block.clipping_factors(norms, self.clipping_norm)[..., None])
+        return each if shares is None else each * shares[..., None]
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
         """Return the number of clipped gradients that a thread may hold at once, at least 1."""
@@ -183,23 +186,30 @@ class Clipper:
 
         groups: positions [m, 1] of the records x, or [m, 2] of the pairs x, x'; None for each
         record by itself.
-        Raises as `clipped_gradients`.
+        Raises FloatingPointError if a gradient is not finite.
         """
         if groups is None:
             groups = torch.arange(len(labels), device=labels.device)[:, None]
         members = groups.shape[1]
-        distances = torch.empty(len(parameters), len(groups), dtype=torch.float64)
-        distances = distances.to(parameters.device)
-        # Groups fill the memory of a block first, then trials, of which threads have one each.
-        held = self.formed_at_once(features[0], labels[0]) // members if len(groups) else 1
-        at_once = even(len(groups), max(1, held))
-        trials = max(1, held // max(1, at_once)) * self.threads
-        for some, part in cutting.blocks(len(parameters), trials, len(groups), at_once):
+        method = self._method(features[0], labels[0], "float32")
+        # Groups fill the memory of a block first, then trials.
+        held = max(1, self.formed_at_once(features[0], labels[0]) // members)
+        at_once = even(len(groups), held)
+        trials_at_once = max(1, held // max(1, at_once))
+
+        def block(trials: slice, part: slice) -> Tensor:
             at = groups[part].flatten()
-            each = self.clipped_gradients(parameters[some], features[at], labels[at])
+            each = self._clipped(method, parameters[trials], features[at], labels[at])
             each = each.unflatten(1, (-1, members))  # [t, groups, members, P]
             difference = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
-            distances[some, part] = torch.linalg.vector_norm(difference, dim=-1)
+            return torch.linalg.vector_norm(difference, dim=-1)
+
+        blocks = cutting.blocks(len(parameters), trials_at_once, len(groups), at_once)
+        distances = torch.empty(len(parameters), len(groups), dtype=torch.float64)
+        distances = distances.to(parameters.device)
+        for place, part in zip(blocks, run(block, blocks, self.threads), strict=True):
+            distances[place] = part
+        clipped_block.check_finite(distances)
         return distances
 
     def longest(self, labels: Tensor) -> Tensor:
