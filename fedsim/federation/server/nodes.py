@@ -277,7 +277,9 @@ class Nodes:
             if not 0 <= partition < self._size:
                 wrong = f"federation.clients is {self._size}; start as many nodes as clients"
             elif self._registered is not None and self._registered.get(partition) != node:
-                wrong = "the key of that client is another node's; give it its own partition-id"
+                owner = self._registered.get(partition)
+                named = "no node" if owner is None else f"node {owner}"
+                wrong = f"that client's key belongs to {named}; give it its own partition-id"
             elif self.clients.setdefault(partition, node) != node:
                 wrong = "so does another node; give each its own partition-id"
             if wrong:
