@@ -116,12 +116,14 @@ BLOCKS = """\
 
 BODY = """\
 {% from "blocks" import laid_out, heading %}
-{% if told.answer %}
+{% if told.release or told.answer or told.alarms or told.cautions %}
 <section class="verdict{{ ' alarm' if told.alarming or told.alarms else '' }}">
 {% if told.release %}
 <p class="release">{{ told.release }}</p>
 {% endif %}
-<p>{{ told.answer[0] | worded }}</p>
+{% for sentence in told.answer[:1] %}
+<p>{{ sentence | worded }}</p>
+{% endfor %}
 {% for alarm in told.alarms %}
 <p>ALARM: {{ alarm }}</p>
 {% endfor %}

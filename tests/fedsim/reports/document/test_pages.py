@@ -87,3 +87,10 @@ def test_numbers_stay_with_a_figure_that_is_too_large_for_svg(monkeypatch):
     markup = drawn([0.5, 0.75])
     assert 'alt="Beliefs. belief from 0.500 to 0.750 over round."' in markup
     assert "The numbers behind this figure" in markup
+
+
+@pytest.mark.parametrize("said", ["release", "alarms", "cautions", "answer"])
+def test_each_thing_of_the_first_screen_is_shown_without_the_others(said):
+    value = "Do not release." if said == "release" else ["The claim is refuted."]
+    shown = html.page(Told(kind="Test", name="x", **{said: value}))
+    assert (value if said == "release" else value[0]) in shown

@@ -64,6 +64,12 @@ def test_every_audit_keeps_its_schema_and_its_first_screen_is_short(name, played
             continue  # a run's own page
         text = path.read_text(encoding="utf-8")
         shown = text[text.index('<section class="verdict') :].partition("<details")[0]
+        told = json.loads((path.parent / "report.json").read_text(encoding="utf-8"))
+        refused = "Do not release" in shown or "no ground for a release" in shown
+        assert refused == (told["verdict"] != "supported")
+        assert shown.count("<p>ALARM: ") == sum(
+            each["severity"] == "alarm" for each in told["findings"]
+        )
         words = re.sub(r"(?s)<svg.*?</svg>|<[^>]+>", " ", shown).split()
         assert len(words) <= 150, path
     for ended in played.ended:
