@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from fedsim.reports.document import html
 from fedsim.reports.document.blocks import (
