@@ -57,7 +57,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         files.main(*(str(place / name) for name in ("public", "0", "1", "2")))
         rows = [
             compared(place, name, data, repeats, rounds)
-            for name, data in (("digits", "digits"), ("tumours", "tumours.csv"))
+            for name, data in (("digits", "digits.npz"), ("tumours", "tumours.csv"))
         ]
     yield Table(
         f"Accuracy on public records of a federation of {CLIENTS} and of the pooled records",
