@@ -83,9 +83,9 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
     reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in report.reasons]
     first, _, rest = " ".join(reasons).partition(". ")
     judged = [f"{every_audit.state_words(report, report.row).text}."]
-    seen = every_audit.seen(report)
+    seen, sharing = every_audit.seen(report), released(report)
     if (claim := report.claim) is not None:
-        said = [released(report), *(each.sentence for each in report.findings if each.breaks)]
+        said = [sharing, *(each.sentence for each in report.findings if each.breaks)]
         leads = any(each.startswith(report.headline.removesuffix(".")) for each in said)
         judged = ["" if leads else report.headline, f"{first.removesuffix('.')}." * bool(first)]
         if report.verdict is Verdict.SUPPORTED:
@@ -103,7 +103,7 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
         kind=audit_words.KINDS[report.kind],
         played=audit_words.played(report),
         note=audit_words.note(report),
-        release=released(report),
+        release=sharing,
         answer=[
             *every_audit.by_chance(report),
             *filter(None, [verdict]),

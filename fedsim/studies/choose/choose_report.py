@@ -103,8 +103,8 @@ def _chosen(result: Result, bound: Limit, chosen: Candidate) -> Iterator[str]:
     least = result.request.least
     yield (
         f"Take ε = {number(chosen.epsilon)} at δ = {delta:g}: {_family(chosen)} (noise multiplier "
-        f"{number(chosen.noise_multiplier)}). It meets your limit of {_limited(bound)}: "
-        f"{_limit(result, bound, chosen.allowed(bound.key))}."
+        f"{number(chosen.noise_multiplier)}). It meets your limit of "
+        f"{_limited(bound, bound.value)}: {_limit(result, bound, chosen.allowed(bound.key))}."
     )
     why = (
         "it is the strictest measured at most half a point below the best within your limit"
@@ -138,9 +138,9 @@ def _at_least(least: tuple[str, float]) -> str:
     return f"{'an' if name[0] in 'aA' else 'a'} {name} of at least {worth.as_text(name, value)}"
 
 
-def _limited(bound: Limit, value: float | None = None) -> str:
-    """Return the limit as text, or a value of the limited quantity."""
-    return (number if bound.key == ADVANTAGE else percent)(bound.value if value is None else value)
+def _limited(bound: Limit, value: float) -> str:
+    """Return a value of the limited quantity as text."""
+    return number(value) if bound.key == ADVANTAGE else percent(value)
 
 
 def _limit(result: Result, bound: Limit, value: float | None = None) -> str:
@@ -148,14 +148,15 @@ def _limit(result: Result, bound: Limit, value: float | None = None) -> str:
 
     value: what a setting reaches; None for the limit itself.
     """
-    most, before = _limited(bound, value), bound.baseline
+    value, before = bound.value if value is None else value, bound.baseline
+    most = _limited(bound, value)
     who = result.config.federation.vantage.value.replace("-", " ")
     if bound.key == ADVANTAGE:
         return f"the advantage of the {who} is at most {most}"
     if bound.key == RISK:
         return (
             f"any attack of the {who} that succeeds in {in_cases(before)} cases without "
-            f"the model succeeds in at most {of_cases(value or bound.value, before)} with it"
+            f"the model succeeds in at most {of_cases(value, before)} with it"
         )
     tail = _tail_limit(result, bound)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
@@ -345,9 +346,10 @@ def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     protecting = "privacy.noise-source=system"
     if result.config.federation.summed_in_the_clear:
         protecting += " federation.secure-aggregation=secagg+"
-    train = f"fedsim train {place} {protecting}"
-    steps = [(f"Train with ε = {number(chosen.epsilon)}", train)]
-    return [*steps, ("Measure the adversary first", f"fedsim run {place}")]
+    return [
+        (f"Train with ε = {number(chosen.epsilon)}", f"fedsim train {place} {protecting}"),
+        ("Measure the adversary first", f"fedsim run {place}"),
+    ]
 
 
 def frontier(result: Result) -> Any:
@@ -403,14 +405,11 @@ def _shown(result: Result) -> list[Candidate]:
 def _cells(result: Result, each: Candidate) -> list[str]:
     mark = " ←" if each is result.choice.chosen else ""
     bound, meets = result.request.limit, "meets" if each.meets else "exceeds"
-    limited = []
-    if bound is not None:
-        limited = [f"{_limited(bound, each.allowed(bound.key))} {meets}"]
     return [
         f"{_family(each)}{mark}",
         number(each.epsilon),
         percent(each.right_at_most),
-        *limited,
+        *([] if bound is None else [f"{_limited(bound, each.allowed(bound.key))} {meets}"]),
         _measure(each.utility.criterion),
     ]
 
