@@ -63,7 +63,6 @@ ROOMS = (
     "fedsim.reports",
     "fedsim.reports.kinds",
     "fedsim.reports.tracking",
-    "fedsim.reports.client",
     "fedsim.recording",
     "fedsim.server_app",
     "fedsim.auditor_app",

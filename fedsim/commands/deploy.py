@@ -269,8 +269,7 @@ def report(directory: Path, /, *, out: Path | None = None) -> Answer:
         directory: folder of this client.
         out: directory of the report. Default: report in the client's folder.
     """
-    from fedsim.reports.client import client_page  # noqa: PLC0415  (torch and matplotlib are slow)
-    from fedsim.reports.client.report import ClientNode, assemble  # noqa: PLC0415
+    from fedsim.reports import client_report  # noqa: PLC0415  (torch and matplotlib are slow)
 
     path = directory / "node.toml"
     try:
@@ -281,15 +280,14 @@ def report(directory: Path, /, *, out: Path | None = None) -> Answer:
         raise InputError(
             f"cannot read '{path}': {reading.reason(error)}; correct the file"
         ) from None
-    node = ClientNode.of(values, directory.resolve() / "work")
-    assembled = assemble(node)
+    assembled = client_report.assemble(values, directory.resolve() / "work")
     place = directory / "report" if out is None else out
     return Answer(
         report=report_json(assembled.as_json()),
         path=place,
-        page=client_page.write_client_page(assembled, place),
+        page=client_report.write(assembled, place),
         details=assembled,
-        _told=lambda: client_page.told(assembled),
+        _told=lambda: client_report.told(assembled),
     )
 
 

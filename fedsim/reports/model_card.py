@@ -1,15 +1,18 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
+from jinja2 import Environment, StrictUndefined
 from pydantic import TypeAdapter
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.audits.results.numbers import REALS, Real
 from fedsim.audits.run import guarantee
 from fedsim.configuration.federation import OWN, DataConfig
 from fedsim.federation.runs import ledger, spending
@@ -17,13 +20,113 @@ from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.game import record_display
 from fedsim.learning.data.schema import MARK
 from fedsim.learning.training import saved_model
+from fedsim.privacy import delta, risks
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust import Vantage
-from fedsim.reports.card_page import as_markdown_page
-from fedsim.reports.card_types import Charged, ModelCard, ModelUtility, Privacy, ReleasedTowards
+from fedsim.reports.document import wording, worth
+from fedsim.reports.document.terminal import as_markdown, quoted
+from fedsim.reports.document.worth import ModelUtility
+from fedsim.reports.sections import risks as risk_section
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
+
+
+@dataclass(frozen=True)
+class ReleasedTowards:
+    """What the training released to one vantage.
+
+    Attributes:
+        vantage: server, participant or released-model.
+        sees: what an observer at this vantage sees, in words.
+        epsilon: at delta, by accountant; the first is the configured one.
+        steps: what epsilon accounts for, local steps and interrupted attempts included; the noise
+            multiplier is that of the noise that the vantage does not know.
+    """
+
+    vantage: str
+    sees: str
+    epsilon: Mapping[str, Real]
+    steps: list[Annotated[Steps, REALS]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """The protection of the records.
+
+    Attributes:
+        guaranteed: whether epsilon is a guarantee of differential privacy. If not, it is what the
+            same noise would give if it could not be drawn again.
+        note: why it is a guarantee, or why not.
+        noise_multiplier: standard deviation of the noise over the sensitivity, as configured.
+        sampling_rate: probability that a record takes part in a round.
+        trust: source of the noise, and how the messages were summed, in words.
+        rounds_charged: rounds that released something, interrupted attempts included.
+        attempts: how often the training was started or resumed.
+    """
+
+    guaranteed: bool
+    note: str
+    unit: str
+    neighbouring: str
+    delta: Real
+    noise_multiplier: Real
+    clipping_norm: Real
+    sampling_rate: Real
+    trust: str
+    towards: list[ReleasedTowards]
+    rounds_charged: int
+    attempts: int
+    local_steps: int = 1
+
+    def mechanism(self, towards: ReleasedTowards) -> Mechanism:
+        """Return the mechanism towards a vantage. Raises InputError if its steps are unknown."""
+        return Mechanism(tuple(towards.steps), Neighbouring(self.neighbouring))
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """The card of a trained model.
+
+    Attributes:
+        fedsim: version that trained the model.
+        records: n, the public number by which the sums are divided.
+        parameters: number of trained parameters.
+        utility: None where no records are held out.
+        sha256: of model.safetensors.
+        limits: what the guarantee does not cover.
+        uncovered: what the reading of the records released without noise, in sentences.
+    """
+
+    name: str
+    purpose: str
+    created: str
+    fedsim: str
+    data: str
+    records: int
+    clients: int
+    classes: int
+    network: str
+    parameters: int
+    rounds: int
+    optimizer: str
+    privacy: Privacy
+    utility: ModelUtility | None
+    sha256: str
+    limits: list[str]
+    task: str
+    uncovered: list[str]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before the numbers, in sentences."""
+        privacy = self.privacy
+        count = self.clients if privacy.unit == "client" else self.records
+        vague = delta.too_large(privacy.delta, count, privacy.unit)
+        return [*filter(None, [vague]), *self.uncovered]
+
+
+ADAPTER = TypeAdapter(ModelCard)
 
 LIMITS = (
     "The guarantee is for one {unit} at a time. A person with several has less protection (group "
@@ -69,7 +172,6 @@ def write_card(
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
-    classes = saved_model.class_names(model.input)
     card = ModelCard(
         name=config.run.name,
         purpose=config.run.purpose,
@@ -84,14 +186,19 @@ def write_card(
         rounds=rounds[-1]["round"],
         optimizer=config.training.optimizer,
         privacy=privacy_of(directory, noise_multiplier),
-        utility=_utility(rounds, public_records, classes, model.input.target),
+        utility=_utility(
+            rounds,
+            records=public_records,
+            classes=saved_model.class_names(model.input),
+            target=model.input.target,
+        ),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
         uncovered=_uncovered(config.data),
     )
     directory.write_text(PAGE, as_markdown_page(card))
-    directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
+    directory.write_json(CARD, ADAPTER.dump_python(card, mode="json"))
     return card
 
 
@@ -99,8 +206,10 @@ def read_card(directory: RunDirectory) -> ModelCard:
     """Return the card of a training. Raises InputError if it is damaged or does not add up."""
     values = directory.read_json(CARD)
     with directory.reading(CARD):
-        card = TypeAdapter(ModelCard).validate_python(values)
+        card = ADAPTER.validate_python(values)
         Neighbouring(card.privacy.neighbouring)
+        if not card.privacy.towards:
+            raise ValueError("no vantage point is listed")
         for row in card.privacy.towards:
             if not row.epsilon or row.vantage not in list(Vantage):
                 raise ValueError(f"'{row.vantage}' is no vantage point with an epsilon")
@@ -125,15 +234,10 @@ def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
             # The other method may not cover such rounds.
             with suppress(InputError):
                 epsilons[name] = accountant(name).epsilon(mechanism, privacy.delta)
-        sees = (
-            "sees the trained model alone"
-            if vantage is Vantage.RELEASED_MODEL
-            else trust.sees(vantage, federation.clients, federation.summed_in_the_clear)
-        )
-        steps = [
-            Charged(one.noise_multiplier, one.count, one.sampling_rate) for one in mechanism.groups
-        ]
-        return ReleasedTowards(vantage.value, sees, epsilons, steps)
+        sees = trust.sees(vantage, federation.clients, federation.summed_in_the_clear)
+        if vantage is Vantage.RELEASED_MODEL:
+            sees = "sees the trained model alone"
+        return ReleasedTowards(vantage.value, sees, epsilons, [*mechanism.groups])
 
     return Privacy(
         guaranteed=not failings,
@@ -152,25 +256,125 @@ def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
     )
 
 
-def _utility(
-    rounds: Sequence[dict[str, Any]], records: int, classes: list[str], target: list[float]
-) -> ModelUtility | None:
-    if not records:
+def _utility(rounds: Sequence[Mapping[str, Any]], **known: Any) -> ModelUtility | None:
+    """Return the quality in the event of the last round; None without held-out records."""
+    if not known["records"]:
         return None
-    last = rounds[-1]
-    return ModelUtility(
-        records=records,
-        accuracy=last["accuracy"],
-        loss=last["loss"],
-        majority=last["majority"],
-        balanced_accuracy=last.get("balanced_accuracy"),
-        area_under_curve=last.get("area_under_curve"),
-        loss_before=rounds[0].get("loss"),
-        clipped=last.get("clipped"),
-        classes=classes,
-        confusion=last.get("confusion", []),
-        errors={name: tuple(each) for name, each in last.get("errors", {}).items()},
-        target=target,
-        baseline_loss=last.get("baseline_loss"),
-        loss_interval=(between := last.get("loss_interval")) and (between[0], between[1]),
+    names = {each.name for each in fields(ModelUtility)}
+    measured = {name: value for name, value in rounds[-1].items() if name in names}
+    before = {"loss_before": rounds[0].get("loss")}
+    unknown = {"balanced_accuracy": None, "area_under_curve": None}
+    return TypeAdapter(ModelUtility).validate_python({**unknown, **measured, **before, **known})
+
+
+TEMPLATE = """\
+{% set privacy, utility = card.privacy, card.utility %}
+# {{ card.name | quoted }}
+
+{% if card.purpose %}
+{{ card.purpose | quoted }}
+
+{% endif %}
+The model ({{ card.network | quoted }}, {{ "{:,}".format(card.parameters) }} trained parameters) \
+predicts {{ words.predicts.format(classes=card.classes) }}. {{ card.clients }} clients trained it \
+together, on {% if card.data == own %}{{ "{:,}".format(card.records) }} of the clients' own \
+records (model.toml has their schema){% else %}{{ "{:,}".format(card.records) }} records of \
+{{ card.data | quoted }}{% endif %}, in {{ card.rounds }} rounds ({{ card.optimizer }}).
+
+## Privacy
+
+{% if not privacy.guaranteed %}
+**No guarantee of differential privacy.** {{ privacy.note }}
+
+{% endif %}
+{% set names = privacy.towards[0].epsilon | list %}
+| towards | what it sees |{% for name in names %} ε by {{ name }} |{% endfor %}
+
+|---|---|{{ "---|" * names | length }}
+{% for row in privacy.towards %}
+| the {{ row.vantage | named }} | {{ row.sees }} |\
+{% for name in names %} {{ row.epsilon.get(name) | number }} |{% endfor %}
+
+{% endfor %}
+
+At δ = {{ "%g" % privacy.delta }}, for one {{ privacy.unit }} ({{ privacy.neighbouring }}). \
+Gradients were clipped to {{ "%g" % privacy.clipping_norm }}; the noise multiplier was \
+{{ "%.4g" % privacy.noise_multiplier }}, the sampling rate {{ "%g" % privacy.sampling_rate }}. \
+{{ privacy.trust }} The accounting covers {{ counted(privacy.rounds_charged, "round") }}\
+{% if privacy.local_steps > 1 %} of {{ privacy.local_steps }} local steps each{% endif %}\
+{% if privacy.attempts > 1 %}, in {{ privacy.attempts }} attempts{% endif %}.
+
+{% if privacy.towards | map(attribute="steps") | select | list %}
+ε follows from δ and these Gaussian steps:
+
+{% for row in privacy.towards %}
+- towards the {{ row.vantage | named }}: {% for one in row.steps %}{{ one.count }} steps \
+with noise multiplier {{ "%.7g" % one.noise_multiplier }} at sampling rate \
+{{ "%.7g" % one.sampling_rate }}{% if not loop.last %}; {% endif %}{% endfor %}
+
+{% endfor %}
+
+{% if risks %}
+How often any attack on one person (re-identification, attribute inference, reconstruction) is \
+right without the model, and how often at most with it:
+
+{{ risks }}
+{% endif %}
+{% endif %}
+{% if utility %}
+## Quality
+
+{{ learnt }} The loss is {{ utility.loss | number }}{{ words.unit }}. No client trained on these \
+records.
+
+{{ quality }}
+{% endif %}
+## Limits
+
+{% for text in card.warnings + card.limits %}
+- {{ text }}
+{% endfor %}
+
+## Use it
+
+```python
+import fedsim
+
+model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {{ words.use }}
+```
+
+`model.safetensors`: SHA-256 `{{ card.sha256 }}`, written by fedsim {{ card.fedsim }} on \
+{{ card.created }}.
+"""
+
+ENVIRONMENT = Environment(
+    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+)
+ENVIRONMENT.filters |= {
+    "quoted": quoted,
+    "named": lambda vantage: vantage.replace("-", " "),
+    "number": wording.number,
+}
+"""Markdown is no HTML: `quoted` makes text of others harmless."""
+
+
+def as_markdown_page(card: ModelCard) -> str:
+    utility, by_vantage = card.utility, _risks(card.privacy)
+    return ENVIRONMENT.from_string(TEMPLATE).render(
+        card=card,
+        own=OWN,
+        words=worth.WORDS[card.task],
+        counted=wording.counted,
+        risks=as_markdown([risk_section.table(by_vantage)]) if by_vantage else "",
+        learnt=" ".join(filter(None, worth.learning(utility, card.task))) if utility else "",
+        quality=as_markdown(worth.blocks(utility, quoted)) if utility else "",
     )
+
+
+def _risks(privacy: Privacy) -> dict[str, risk_section.Risks]:
+    """Return the largest success of any attack by its baseline, by the name of the vantage."""
+    known: dict[str, risk_section.Risks] = {}
+    for row in privacy.towards if privacy.guaranteed else ():
+        with suppress(InputError):  # steps that are unknown, or that no accountant covers
+            known[row.vantage.replace("-", " ")] = risks.success_by_baseline(privacy.mechanism(row))
+    return known

@@ -16,7 +16,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html
 from fedsim.reports.sections import drawn as run_drawings
-from fedsim.reports.sections import every_audit, evidence, first, reading
+from fedsim.reports.sections import evidence, first, reading
 from fedsim.reports.sections.first import About
 
 
@@ -63,8 +63,7 @@ def told(
         if (command := first.choose(report)) and not report.alarms:
             notes.append(doc.Prose(["For lower limits: ", doc.Code(command)]))
         parts = evidence.parts(report, drawn.drawn, about.target, sections)
-        states = (every_audit.state_words(report, row) for row in every_audit.shown(report))
-        parts.insert(-1, reading.part(states))
+        parts.insert(-1, reading.part(report))
         if notes:
             parts.insert(0, doc.Part(BEFORE, notes, anchor="cautions"))
         return [*parts]

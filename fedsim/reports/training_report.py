@@ -25,14 +25,13 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.learning.training.criterion import judge
 from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
-from fedsim.reports import model_card, model_quality
-from fedsim.reports.card_page import mechanism_towards
-from fedsim.reports.card_types import ModelCard, Privacy, ReleasedTowards
+from fedsim.reports import model_card
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import html, release
+from fedsim.reports.document import html, release, worth
 from fedsim.reports.document.first_screen import share
 from fedsim.reports.document.wording import counted, percent
 from fedsim.reports.figures import training_figures
+from fedsim.reports.model_card import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.sections import every_audit, reading
 from fedsim.reports.sections.first import MEANT
 
@@ -110,25 +109,22 @@ def write_training_report(directory: RunDirectory) -> TrainingReport:
 
 
 def assemble(directory: RunDirectory, card: ModelCard) -> TrainingReport:
-    rounds: dict[int, NotedRound] = {}
-    missing = []
+    rounds, missing = dict[int, NotedRound](), list[Missing]()
     for event, _ in directory.events():
         if "round" in event:
             rounds[event["round"]] = NotedRound.of(event)  # of a round that was repeated, the last
         if "dropped" in event or "silent" in event:
             who = event.get("dropped", event.get("silent"))
             missing.append(Missing(who, event["of"], event["reason"]))
-    course = [one for _, one in sorted(rounds.items())]
-    if card.rounds != max(rounds, default=0):
+    last = max(rounds, default=0)
+    if not rounds or card.rounds != last:
         raise InputError(
-            f"'{directory.path}' is damaged: its events end with round {max(rounds, default=0)}, "
-            f"but its model is of round {card.rounds}; restore it from a copy"
+            f"'{directory.path}' is damaged: its events end with round {last}, but its model is of "
+            f"round {card.rounds}; restore it from a copy"
         )
-    raised = list[str]()
-    if course:  # its last round has all alarms; early runs noted the limits alone
-        limits, accused = course[-1].noise_at_most or {}, course[-1].noise_accused
-        beyond = [name for name, limit in limits.items() if limit <= 1]
-        raised = alarms(beyond if accused is None else accused, limits)
+    noted = rounds[last]  # it has all alarms
+    raised = alarms(noted.noise_accused or (), noted.noise_at_most or {})
+    course = [one for _, one in sorted(rounds.items())]
     return report_of(directory.config, card, course, missing, raised)
 
 
@@ -163,7 +159,7 @@ def _limit(privacy: Privacy, one: ReleasedTowards) -> Limit:
     if not privacy.guaranteed:
         return Limit.of_epsilon(math.inf, 1.0, "theory")
     try:
-        most = rho_alpha(mechanism_towards(privacy, one))
+        most = rho_alpha(privacy.mechanism(one))
     except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
         most = advantage_of_epsilon(epsilon, privacy.delta)
     return Limit.of_epsilon(epsilon, most, "theory")
@@ -195,13 +191,12 @@ def told(report: TrainingReport, card: ModelCard) -> doc.Told:
 
 
 def _sections(report: TrainingReport, card: ModelCard) -> Iterator[doc.Block]:
-    states = [every_audit.state_words(report, row) for row in every_audit.shown(report)]
-    if card.privacy.guaranteed and not report.alarms and card.uncovered == []:
+    if card.privacy.guaranteed and not report.alarms and not card.uncovered:
         yield doc.Prose(PUBLIC)
-    yield from _figures(report)
-    yield reading.part(states, attacked=False)
+    yield from _figures(report.details.rounds)
+    yield reading.part(report, attacked=False)
     if card.utility is not None:
-        yield from model_quality.quality_of(card.utility, str)
+        yield from worth.blocks(card.utility)
     if report.details.missing:
         missing = [
             ["unknown" if one.client is None else f"client-{one.client}", one.of, one.reason]
@@ -222,22 +217,23 @@ def _release(report: TrainingReport, card: ModelCard) -> str:
     """Return whether the model of a training without alarms may be shared."""
     if not card.privacy.guaranteed:
         return release.UNPROTECTED
-    most, unit = share(_model(report).allowed.rho_alpha), card.privacy.unit
+    most, unit = _most(report), card.privacy.unit
     if not card.uncovered:
         return release.decide("Sharing public/", most, unit, "anyone with the model")
     told = release.decide("Sharing it", most, unit, "anyone with what the rounds released")
     return f"{told} Part of public/ is not protected by this: see the warnings."
 
 
-def _model(report: TrainingReport) -> Row:
-    """Return the row of those with the released model."""
-    return report.rows.get("released-model", [*report.rows.values()][-1])
+def _most(report: TrainingReport) -> float:
+    """Return the largest share of right answers of those with the released model."""
+    row = report.rows.get("released-model", [*report.rows.values()][-1])
+    return share(row.allowed.rho_alpha)
 
 
 def _answer(card: ModelCard) -> Iterator[str]:
     reached = advice = ""
     if card.utility is not None:
-        said, fault, advice = model_quality.learning(card.utility, card.task)
+        said, fault, advice = worth.learning(card.utility, card.task)
         learnt = judge(card.utility.measured(card.task)).has_learnt
         reached = f"{said} {fault}".strip() if learnt else fault  # which has the numbers too
     if not card.privacy.guaranteed:
@@ -248,17 +244,16 @@ def _answer(card: ModelCard) -> Iterator[str]:
 
 def _steps(report: TrainingReport, card: ModelCard) -> list[str]:
     public = card.privacy.guaranteed and not report.alarms
-    most = percent(share(_model(report).allowed.rho_alpha))
-    steps = {
-        "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
-        f"Decide whether {most} is acceptable; fedsim choose searches for less.": public,
-    }
-    decided = [step for step, applies in steps.items() if applies]
-    return [*every_audit.decisions(report, untold=lambda _: [], more=lambda _: ""), *decided]
+    decided = every_audit.decisions(report, untold=lambda _: [], more=lambda _: "")
+    if public and card.uncovered:
+        decided.append("Decide whether you may share what epsilon does not cover.")
+    if public:
+        most = percent(_most(report))
+        decided.append(f"Decide whether {most} is acceptable; fedsim choose searches for less.")
+    return decided
 
 
-def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
-    rounds = report.details.rounds
+def _figures(rounds: Sequence[NotedRound]) -> Iterator[doc.Figure]:
     numbers = np.array([each.round for each in rounds], dtype=np.int64)
     if rounds and rounds[-1].accuracy is not None:
         values = [one.accuracy for one in rounds], [one.loss for one in rounds]

@@ -1,6 +1,5 @@
-"""Numbers and quality measures of a report. JSON has no infinity: it writes "Infinity"."""
+"""Numbers of a report. JSON has no infinity: it writes "Infinity"."""
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import GetCoreSchemaHandler
@@ -51,42 +50,3 @@ REALS = _Reals()
 
 Ends = tuple[Real, Real]
 """The ends of an interval."""
-
-
-@dataclass(frozen=True)
-class Proportion:
-    """A share with its interval."""
-
-    value: Real
-    """In [0, 1]."""
-    interval: Ends | None
-    """At the confidence of the whole; None where the variation is unknown."""
-
-
-@dataclass(frozen=True)
-class OfClass:
-    """Measurements of one class."""
-
-    name: str
-    """Name of the class; its number where the data set has no names."""
-    records: int
-    recall: Proportion | None
-    """Share of the class's records that the model gets right; None where it has no records."""
-    precision: Proportion | None
-    """Share of right answers among the answers of this class; None where there are none."""
-
-
-@dataclass(frozen=True)
-class Quality:
-    """How well a model does on each class of held-out records."""
-
-    confidence: Real
-    classes: list[OfClass]
-    confusion: list[list[Real]]
-    """Records by class (rows) and by answer (columns)."""
-
-    @property
-    def least_recall(self) -> tuple[str, float] | None:
-        """The class with the least recall, and that recall; None where no class has a record."""
-        recalls = [(each.name, each.recall.value) for each in self.classes if each.recall]
-        return min(recalls, key=lambda one: one[1], default=None)

@@ -4,8 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedsim.common.foreign_text import shown
-
 DASH, INFINITE = "–", "∞"
 LEAST_SHARE = 0.05
 
@@ -27,22 +25,6 @@ def number(value: float | None) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
-
-
-def beside_accuracy(
-    majority: float,
-    balanced: float | None = None,
-    area: float | None = None,
-    least_recall: tuple[str, float] | None = None,
-) -> str:
-    beside = f"majority class {percent(majority)}"
-    if balanced is not None:
-        beside += f", balanced accuracy {percent(balanced)}"
-    if area is not None:
-        beside += f", AUC {area:.3f}"
-    if least_recall is None:
-        return beside
-    return f"{beside}, least recall {percent(least_recall[1])} for class {shown(least_recall[0])}"
 
 
 def percent(value: float | None) -> str:

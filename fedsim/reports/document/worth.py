@@ -1,23 +1,80 @@
 """The worth of a model in words and blocks, for each task of `fedsim.learning.training.tasks`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fedsim.audits.results.numbers import Proportion, Quality
-from fedsim.learning.training import quality
+from fedsim.audits.results.numbers import Real
+from fedsim.common.foreign_text import shown
 from fedsim.learning.training.criterion import (
     ACCURACY,
     AUC,
     BALANCED,
-    CONFIDENCE,
     ERROR,
     PERPLEXITY,
     Judged,
     Measured,
     judge,
 )
+from fedsim.learning.training.quality import Confusion, Share, answers_one_class
 from fedsim.reports.document.blocks import Block, Prose, tabulated
-from fedsim.reports.document.wording import DASH, beside_accuracy, number, percent, span
+from fedsim.reports.document.wording import DASH, number, percent, span
+
+
+@dataclass(frozen=True)
+class ModelUtility:
+    """Quality of the model on held-out records; None or empty for what was not measured.
+
+    Attributes:
+        records: number of held-out records; public ones where clients have data of their own.
+        accuracy: share of right predictions, in [0, 1]: of records, or of next tokens.
+        majority: share of the most frequent label.
+        loss, loss_before, baseline_loss: mean loss in nats of the model, of the first model, and of
+            one that has learnt nothing.
+        clipped: share of these records whose gradient is longer than the clipping norm at the final
+            model, measured on some of them.
+        confusion: records by class (rows) and by the model's answer (columns).
+        errors: errors of a regression with their 95 % intervals, as in `quality.ERRORS`.
+        target: smallest and largest value of a regression's target.
+    """
+
+    records: int
+    accuracy: Real
+    loss: Real
+    majority: Real
+    balanced_accuracy: Real | None
+    area_under_curve: Real | None
+    loss_before: Real | None = None
+    clipped: Real | None = None
+    classes: list[str] = field(default_factory=list)
+    confusion: list[list[int]] = field(default_factory=list)
+    errors: dict[str, tuple[Real, Real, Real]] = field(default_factory=dict)
+    target: list[Real] = field(default_factory=list)
+    baseline_loss: Real | None = None
+    loss_interval: tuple[Real, Real] | None = None
+
+    def measured(self, task: str) -> Measured:
+        """Return the measures of the model, for `judge`; `task` is model.task."""
+        counts = tuple(map(sum, self.confusion))
+        interval = self.loss_interval
+        if "mean_absolute" in self.errors:
+            _, low, high = self.errors["mean_absolute"]
+            interval = (1 - high, 1 - low)
+        return Measured(
+            task=task,
+            records=self.records,
+            accuracy=self.accuracy,
+            majority=self.majority,
+            loss=self.loss,
+            of_class=counts,
+            recalls=tuple(
+                self.confusion[label][label] / count if count else None
+                for label, count in enumerate(counts)
+            ),
+            balanced_accuracy=self.balanced_accuracy,
+            area_under_curve=self.area_under_curve,
+            baseline_loss=self.baseline_loss,
+            interval=interval,
+        )
 
 
 @dataclass(frozen=True)
@@ -99,15 +156,17 @@ def beside(measured: Measured, least_recall: tuple[str, float] | None = None) ->
         return f"{between or ''}{baseline(judged)}, {right}"
     if judged.name == ERROR:
         return f"of the target's range; {baseline(judged)}"
-    others = beside_accuracy(
-        measured.majority,
-        None if judged.name == BALANCED else measured.balanced_accuracy,
-        None if judged.name == AUC else measured.area_under_curve,
-        least_recall,
-    )
-    if judged.name == ACCURACY:
-        return others
-    return f"{baseline(judged)}; accuracy {percent(measured.accuracy)}, {others}"
+    others = [f"majority class {percent(measured.majority)}"]
+    if measured.balanced_accuracy is not None and judged.name != BALANCED:
+        others.append(f"balanced accuracy {percent(measured.balanced_accuracy)}")
+    if measured.area_under_curve is not None and judged.name != AUC:
+        others.append(f"AUC {measured.area_under_curve:.3f}")
+    if least_recall is not None:
+        name, share = least_recall
+        others.append(f"least recall {percent(share)} for class {shown(name)}")
+    if judged.name != ACCURACY:
+        others.insert(0, f"{baseline(judged)}; accuracy {percent(measured.accuracy)}")
+    return ", ".join(others)
 
 
 def unless_learnt(
@@ -128,7 +187,7 @@ def unless_learnt(
             f"{words.constant} reaches {as_text(judged.name, judged.constant)}.",
             words.advice,
         )
-    if measured.task == "classification" and quality.answers_one_class(confusion):
+    if measured.task == "classification" and answers_one_class(confusion):
         return (
             "The model answers one class for nearly every record.",
             "Choose a threshold of its probabilities that suits your purpose, set "
@@ -144,32 +203,78 @@ def unless_learnt(
     return "", ""
 
 
-MANY_CLASSES = 30
+CONFIDENCE, MANY_CLASSES = 0.95, 30
+SELDOM, NEARLY_ALWAYS = 0.01, 0.98
+"""Shares of clipped gradients that are worth a hint."""
+
+CLIPPED = "{} of these records have gradients longer than training.clipping-norm"
+SELDOM_CLIPPED = (
+    f" Only {CLIPPED}. The noise is proportional to this norm, so a smaller one may learn more; "
+    "fedsim choose tries some."
+)
+ALWAYS_CLIPPED = (
+    f" {CLIPPED}: the model is far from fitting them. Try more training.rounds, or a larger "
+    "training.clipping-norm."
+)
 
 
-def blocks(quality: Quality, named: Callable[[str], str] = str) -> Iterator[Block]:
-    """Yield recall and precision of each class, and the confusion matrix."""
-    names = [named(each.name) for each in quality.classes]
+def learning(utility: ModelUtility, task: str = "classification") -> tuple[str, str, str]:
+    """Return what a model reached, that it has learnt nothing, and what to change; or ""."""
+    measured, clipped = utility.measured(task), utility.clipped
+    judged = judge(measured)
+    recalls = zip(measured.recalls, utility.classes, strict=False)
+    known = [(name, share) for share, name in recalls if share is not None]
+    least = min(known, key=lambda one: one[1], default=None)
+    said = (
+        f"{leading(judged.name)} is {as_text(judged.name, judged.value)} on {utility.records:,} "
+        f"held-out records ({beside(measured, least)})."
+    )
+    fault, advice = unless_learnt(measured, utility.confusion, utility.loss_before)
+    if clipped is not None and clipped <= SELDOM:
+        advice += SELDOM_CLIPPED.format(percent(clipped))
+    elif clipped is not None and clipped >= NEARLY_ALWAYS:
+        advice += ALWAYS_CLIPPED.format(percent(clipped))
+    return said, fault, advice.strip()
+
+
+MEASURES = {
+    "mean_absolute": "mean absolute error",
+    "root_mean_squared": "root of the mean squared error",
+    "r_squared": "R², the share of the variance that is explained",
+}
+
+
+def blocks(utility: ModelUtility, named: Callable[[str], str] = str) -> Iterator[Block]:
+    """Yield the errors of a regression, or recall, precision and answers class by class."""
+    if utility.errors:
+        reach, rows = utility.target[1] - utility.target[0], []
+        for name in (each for each in MEASURES if each in utility.errors):
+            unit = 1 if name == "r_squared" else reach
+            value, low, high = (unit * each for each in utility.errors[name])
+            rows.append([MEASURES[name], number(value), span((low, high), number)])
+        yield tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
+    if not utility.confusion:
+        return
+    counted = Confusion(tuple(map(tuple, utility.confusion)))
+    names = [named(each) for each in utility.classes]
     rows = [
-        [name, f"{each.records:,}", share(each.recall), share(each.precision)]
-        for name, each in zip(names, quality.classes, strict=True)
+        [
+            name,
+            f"{sum(utility.confusion[label]):,}",
+            _share(counted.recall(label, CONFIDENCE)),
+            _share(counted.precision(label, CONFIDENCE)),
+        ]
+        for label, name in enumerate(names)
     ]
-    yield Prose(f"By class, with intervals at {percent(quality.confidence)}:")
+    yield Prose(f"By class, with intervals at {percent(CONFIDENCE)}:")
     yield tabulated(["class", "records", "recall", "precision"], rows)
     if len(names) <= MANY_CLASSES:
         yield Prose("Records by class (rows) and by the model's answer (columns):")
-        counts = [
-            [name, *map(_count, row)] for name, row in zip(names, quality.confusion, strict=True)
-        ]
-        yield tabulated(["class", *names], counts)
+        answers = zip(names, utility.confusion, strict=True)
+        yield tabulated(["class", *names], [[n, *map("{:,}".format, row)] for n, row in answers])
 
 
-def share(proportion: Proportion | None) -> str | None:
-    if proportion is None:
-        return None
-    between = span(proportion.interval, percent)
-    return f"{percent(proportion.value)} ({between})" if between else percent(proportion.value)
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+def _share(share: Share | None) -> str:
+    return (
+        DASH if share is None else f"{percent(share.value)} ({span(share.interval.ends, percent)})"
+    )

@@ -32,7 +32,7 @@ from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runs.run_transcript import ContradictionError
 from fedsim.federation.transcripts.reader import Reader
-from fedsim.reports import card_page, model_card, training_report
+from fedsim.reports import model_card, training_report
 from fedsim.reports import page as rendering
 from fedsim.reports.document import html
 from fedsim.reports.kinds import audited
@@ -341,7 +341,7 @@ def _of_training(result: Result) -> Remade:
     made = training_report.assemble(directory, card)
     pages = {
         PAGE: html.page(training_report.told(made, card)).encode(),
-        model_card.PAGE: card_page.as_markdown_page(card).encode(),
+        model_card.PAGE: model_card.as_markdown_page(card).encode(),
     }
     return Remade(made.report, pages)
 

@@ -1,9 +1,10 @@
 """What the verdicts of a page mean, what the page does not say, and what its readers should ask."""
 
-from collections.abc import Iterable
+from typing import Any
 
-from fedsim.audits.results.verdicts import StateWords
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.reports.document.blocks import Html, Part
+from fedsim.reports.sections import every_audit
 
 BEFORE_YOU_DECIDE = """
 <h3>What the verdicts mean</h3>
@@ -33,13 +34,12 @@ used?</li>
 """
 
 
-def part(states: Iterable[StateWords], attacked: bool = True) -> Part:
+def part(report: AuditReport[Any], attacked: bool = True) -> Part:
     """Return the folded part for a reader who decides, such as a data-protection officer.
 
-    Args:
-        states: of the page's observers.
-        attacked: whether an adversary was played.
+    attacked: whether an adversary was played.
     """
+    states = (every_audit.state_words(report, row) for row in every_audit.shown(report))
     meanings = [*dict.fromkeys(f"{state.text}: {state.means}." for state in states)]
     inside = Html(BEFORE_YOU_DECIDE, {"meanings": meanings, "attacked": attacked})
     return Part("Before you decide", [inside], folded=True, anchor="before-you-decide")

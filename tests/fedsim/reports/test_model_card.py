@@ -9,8 +9,10 @@ from pydantic import TypeAdapter
 from adversaries.errors import InputError
 from fedsim.federation.runs.run_directory import CARD as CARD_FILE
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.reports import card_page, model_card, model_quality
-from fedsim.reports.card_types import ModelCard, ModelUtility, Privacy, ReleasedTowards
+from fedsim.reports import model_card
+from fedsim.reports.document import worth
+from fedsim.reports.document.worth import ModelUtility
+from fedsim.reports.model_card import ModelCard, Privacy, ReleasedTowards
 
 PRIVACY = Privacy(
     guaranteed=True,
@@ -43,14 +45,16 @@ CARD = ModelCard(
     utility=None,
     sha256="0" * 64,
     limits=[],
+    task="classification",
+    uncovered=[],
 )
 FORGED = "x\n# Privacy\n\n| towards | 0.01 |\n<script>alert(1)</script> [a](http://h) **b** `c`"
 
 
 def test_a_name_is_neither_a_heading_nor_html():
-    honest = card_page.as_markdown_page(CARD)
+    honest = model_card.as_markdown_page(CARD)
     for field in ("name", "purpose", "data", "network"):
-        page = card_page.as_markdown_page(replace(CARD, **{field: FORGED}))
+        page = model_card.as_markdown_page(replace(CARD, **{field: FORGED}))
         assert "<script>" not in page
         assert "[a](" not in page
         assert len(_headings(page)) == len(_headings(honest))
@@ -73,16 +77,16 @@ MEASURED = ModelUtility(
 
 @pytest.mark.parametrize("task", ["classification", "next-token", "regression", "huber"])
 def test_a_hint_names_a_command_only_where_it_does_the_task(task):
-    said = " ".join(model_quality.learning(MEASURED, task))
+    said = " ".join(worth.learning(MEASURED, task))
     assert "longer than training.clipping-norm" in said
     assert "fedsim choose tries some" in said
 
 
 def test_a_card_says_in_sentences_what_the_model_is():
-    page = card_page.as_markdown_page(replace(CARD, network="linear", records=1200))
+    page = model_card.as_markdown_page(replace(CARD, network="linear", records=1200))
     assert "The model (linear, 650 trained parameters) predicts one of 10 classes. " in page
     assert "3 clients trained it together, on 1,200 records of digits, in 3 rounds (sgd)." in page
-    page = card_page.as_markdown_page(replace(CARD, data="own", task="next-token"))
+    page = model_card.as_markdown_page(replace(CARD, data="own", task="next-token"))
     assert "predicts the next token of a text. " in page
     assert "on 24 of the clients' own records (model.toml has their schema), in" in page
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from fedsim.configuration import Config
+from fedsim.privacy.mechanism import Steps
 from fedsim.reports import training_report
-from fedsim.reports.card_page import as_markdown_page
-from fedsim.reports.card_types import Charged, ReleasedTowards
 from fedsim.reports.document import html
+from fedsim.reports.model_card import ReleasedTowards, as_markdown_page
 
 from .test_model_card import CARD, PRIVACY
 
-SERVER = ReleasedTowards("server", "sees every sum", {"pld": 2.0}, [Charged(2.0, 4, 1.0)])
-OTHERS = [ReleasedTowards("participant", "sees the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
+SERVER = ReleasedTowards("server", "sees every sum", {"pld": 2.0}, [Steps(2.0, 4, 1.0)])
+OTHERS = [ReleasedTowards("participant", "sees the model", {"pld": 1.0}, [Steps(4.0, 4, 1.0)])]
 ROUND = training_report.NotedRound(3, time=0.0, epsilon=2.0, noise_at_most={"sum": 1.2})
 
 
@@ -47,7 +47,7 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
 
 
 def test_no_noise_and_no_guarantee_set_no_limit():
-    naked = replace(SERVER, epsilon={"pld": float("inf")}, steps=[Charged(0.0, 4, 1.0)])
+    naked = replace(SERVER, epsilon={"pld": float("inf")}, steps=[Steps(0.0, 4, 1.0)])
     page = of(card(privacy=replace(PRIVACY, towards=[naked, *OTHERS])))
     assert ("Server", "caution", "Theory sets no limit; sees every sum.") in bars(page)
     assert "Must be trusted" in page

@@ -32,7 +32,8 @@ from fedsim.learning.data import dealing, distribution
 from fedsim.learning.training import predictions, saved_model
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
-from fedsim.reports import model_card, model_quality, training_report
+from fedsim.reports import model_card, training_report
+from fedsim.reports.document import worth
 
 SEED = {"privacy.noise-source": "seed"}
 ADAM = {"training.optimizer": "adam", "training.learning-rate": 0.01}
@@ -439,8 +440,6 @@ def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hin
     card = model_card.read_card(directory)
     assert card.utility is not None
     assert 0 < card.utility.clipped == np.mean(np.array(lengths) > norm) < 1
-    assert "longer than training.clipping-norm" not in " ".join(
-        model_quality.learning(card.utility)
-    )
+    assert "longer than training.clipping-norm" not in " ".join(worth.learning(card.utility))
     for share, hint in ((0.0, "a smaller one may learn more"), (1.0, "Try more training.rounds")):
-        assert hint in " ".join(model_quality.learning(replace(card.utility, clipped=share)))
+        assert hint in " ".join(worth.learning(replace(card.utility, clipped=share)))
