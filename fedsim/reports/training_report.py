@@ -30,7 +30,7 @@ from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html, release, worth
 from fedsim.reports.document.first_screen import share
 from fedsim.reports.document.wording import counted, percent
-from fedsim.reports.figures import training_figures
+from fedsim.reports.figures import drawings
 from fedsim.reports.model_card import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.sections import every_audit, reading
 from fedsim.reports.sections.first import MEANT
@@ -259,7 +259,7 @@ def _figures(rounds: Sequence[NotedRound]) -> Iterator[doc.Figure]:
         values = [one.accuracy for one in rounds], [one.loss for one in rounds]
         curves = (RoundSeries(each, each, each) for each in values)
         caption = "Accuracy and loss (nats) on held-out records, after every round."
-        figure = training_figures.utility(numbers.tolist(), *curves)
+        figure = drawings.utility(numbers.tolist(), *curves)
         yield doc.Figure("utility", figure, "", caption)
     if rounds and rounds[-1].noise_at_most:
         limits = {
@@ -269,4 +269,4 @@ def _figures(rounds: Sequence[NotedRound]) -> Iterator[doc.Figure]:
         caption = (
             "Largest noise that fits the released sums and messages, divided by the claimed noise."
         )
-        yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)
+        yield doc.Figure("noise", drawings.noise_limits(numbers, limits), "", caption)

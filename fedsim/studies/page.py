@@ -14,7 +14,11 @@ UNLISTED = ("kind", "label", "name", "question")
 
 
 def told(
-    document: Mapping[str, Any], label: str, sections: Callable[[], Iterator[Block]], **said: Any
+    config: Config,
+    document: Mapping[str, Any],
+    label: str,
+    sections: Callable[[], Iterator[Block]],
+    **said: Any,
 ) -> Told:
     """Return what a study says.
 
@@ -37,7 +41,13 @@ def told(
 
     today = datetime.now().astimezone().date().isoformat()
     return Told(
-        **{"limits": label} | said, report=document, label=label, sections=blocks, date=today
+        **{"limits": label} | said,
+        name=config.run.name,
+        data=f"{config.data.name}, {config.data.records} records",
+        report=document,
+        label=label,
+        sections=blocks,
+        date=today,
     )
 
 

@@ -5,8 +5,7 @@ import numpy as np
 from adversaries.arrays import Floats
 from fedsim.configuration import Scalar
 from fedsim.federation.server import plan
-from fedsim.reports.figures import canvas, training_figures
-from fedsim.reports.figures.training_figures import Followed, Relation
+from fedsim.reports.figures import canvas, drawings
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import PairCandidate, Study
 from papers.bernau.experiments import TITLES, configured
@@ -22,18 +21,18 @@ def followed(means: Means, data: str) -> Reproduced:
     """Return Figures 4 and 5 of a data set."""
     studies = {neighbouring: _study(means, data, neighbouring) for neighbouring in WORDS}
     bounded = studies["replace"]
-    numbers, pairs = [], []
+    numbers = []
     for neighbouring, study in studies.items():
         for one in (*study.of("max"), *study.of("min")):
             name = f"{one.choice} {one.place}"
             numbers.append(_rms(f"RMS LS, {WORDS[neighbouring]}, {name}", one))
-            if study is bounded:
-                pairs.append(Followed(name, one.pair.distance, one.choice, one.course))
     highest, lowest = bounded.of("max")[0], bounded.of("min")[0]
-    relations = [
-        Relation(WORDS[name], study.of("max")[0].course, _bound(study))
-        for name, study in studies.items()
-    ]
+    pairs = {
+        name: {each.label: each.course for each in bounded.of(name)} for name in ("max", "min")
+    }
+    relations = {
+        WORDS[name]: (study.of("max")[0].course, _bound(study)) for name, study in studies.items()
+    }
     return Reproduced(
         f"Dissimilar pairs change a step more than similar ones do: {_root(highest.course):.3f} "
         f"against {_root(lowest.course):.3f} under bounded privacy, of {_bound(bounded):g} that "
@@ -44,13 +43,13 @@ def followed(means: Means, data: str) -> Reproduced:
                 f"figure-4-{data}",
                 f"Local sensitivity of {TITLES[data]}'s most and least dissimilar pairs in all "
                 "steps of all trainings: median and the range of 90 %, bounded.",
-                canvas.to_svg(training_figures.by_pair(pairs, _bound(bounded)).figure),
+                canvas.to_svg(drawings.by_pair(pairs, _bound(bounded)).figure),
             ),
             ItemPicture(
                 f"figure-5-{data}",
                 "Local sensitivity of the most dissimilar pair over the steps, against the global "
                 "sensitivity, bounded and unbounded.",
-                canvas.to_svg(training_figures.over_training(relations).figure),
+                canvas.to_svg(drawings.over_training(relations).figure),
             ),
         ],
     )

@@ -22,7 +22,7 @@ from fedsim.audits.results.verdicts import (
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import terminal
 from fedsim.reports.document.wording import number, percent
-from fedsim.reports.figures import run_figures, training_figures
+from fedsim.reports.figures import drawings
 
 SHOWN = 15  # last rounds that a terminal shows
 
@@ -109,7 +109,7 @@ def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
     if release.clients:
         beliefs = {f"node {one.node}": np.array(one.belief) for one in release.clients}
         caption = "How sure an adversary who knows all other updates is that a client took part."
-        figure = run_figures.client_beliefs(rounds, beliefs)
+        figure = drawings.client_beliefs(rounds, beliefs)
         yield doc.Figure("beliefs", figure, "", caption)
         lines = [
             (
@@ -129,7 +129,7 @@ def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
     spread[np.isinf(spread)] = np.nan
     measured = np.array(release.left_over_std)
     caption = "Standard deviation of the aggregate after subtracting all known updates."
-    figure = training_figures.realised_noise(rounds, measured, spread, claimed)
+    figure = drawings.realised_noise(rounds, measured, spread, claimed)
     yield doc.Figure("noise", figure, "", caption)
 
 
@@ -143,7 +143,7 @@ def _of_auditor(found: LiveDetails, looks: Sequence[Look]) -> Iterator[doc.Figur
         series = {"mean": np.array(belief.mean_by_round)}
         series["highest trial"] = np.array(belief.highest_by_round)
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
-        figure = run_figures.client_beliefs(np.array(belief.rounds), series)
+        figure = drawings.client_beliefs(np.array(belief.rounds), series)
         yield doc.Figure("beliefs", figure, "", caption)
     if not looks:
         return
@@ -154,10 +154,10 @@ def _of_auditor(found: LiveDetails, looks: Sequence[Look]) -> Iterator[doc.Figur
             for name in names
         }
         caption = "Noise divided by the claimed noise, at most, after every round."
-        figure = training_figures.noise_limits(rounds, limits)
+        figure = drawings.noise_limits(rounds, limits)
         yield doc.Figure("noise", figure, "", caption)
     if looks[-1].canaries is not None:
         beliefs = [look.canaries.belief if look.canaries else 0.5 for look in looks]
         caption = "The auditor's belief in the true coin of a canary, after every round."
         right = {"mean of all canaries": np.array(beliefs)}
-        yield doc.Figure("canaries", run_figures.client_beliefs(rounds, right), "", caption)
+        yield doc.Figure("canaries", drawings.client_beliefs(rounds, right), "", caption)

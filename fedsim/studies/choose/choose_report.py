@@ -2,13 +2,16 @@
 
 import csv
 import io
+import itertools
 import math
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
@@ -19,12 +22,14 @@ from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.learning.training.criterion import Judged
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html, release, worth
-from fedsim.reports.document.blocks import Told
 from fedsim.reports.document.wording import DASH, counted, number, percent, plain, span
 from fedsim.reports.sections.risks import in_cases, of_cases
 from fedsim.studies import page
 from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
 from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Limit
+
+if TYPE_CHECKING:
+    from fedsim.reports.figures.plot import Plot
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
@@ -258,7 +263,7 @@ FRONTIER = (
 )
 
 
-def told(result: Result, directory: Path) -> Told:
+def told(result: Result, directory: Path) -> doc.Told:
     """Return what the search found, with its tables, figure and next steps."""
     config, headings, said = result.config, _headings(result), sentences(result)
 
@@ -270,13 +275,12 @@ def told(result: Result, directory: Path) -> Told:
         yield doc.Prose(NO_GUARANTEE)
 
     return page.told(
+        config,
         document(result),
         LABEL if result.request.limit is None else f"{MEETS}{LABEL}",
         sections,
         kind="Choice of noise",
-        name=config.run.name,
         played=counted(result.tried, "setting"),
-        data=config.data.name,
         release=_released(result),
         # The last sentence, which a manager can be told, comes with the first.
         answer=[f"{said[0]} {said[-1]}", *said[1:-1]] if len(said) > 1 else said,
@@ -352,36 +356,33 @@ def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     ]
 
 
-def frontier(result: Result) -> Any:
-    """Return the figure of the model's criterion against the adversary."""
-    from fedsim.reports.figures import training_figures  # noqa: PLC0415
+def frontier(result: Result) -> "Plot":
+    """Return the figure of the model's criterion against the adversary, in percent."""
+    from fedsim.reports.figures import canvas  # noqa: PLC0415  (matplotlib is slow)
+    from fedsim.reports.figures.plot import Curve, Level, Panel, Plot  # noqa: PLC0415
 
-    request, settings, bound = result.request, result.choice.candidates, result.request.limit
-    series = []
-    for name in dict.fromkeys(map(_family, settings)):
-        alike = [each for each in settings if _family(each) == name]
+    settings, bound, chosen = result.choice.candidates, result.request.limit, result.choice.chosen
+    name, curves, limits = settings[0].utility.criterion.name, list[Curve](), set[float]()
+    colours = itertools.cycle((canvas.BLUE, canvas.PURPLE, canvas.GREEN, canvas.INK))
+    for family, colour in zip(dict.fromkeys(map(_family, settings)), colours, strict=False):
+        alike = [each for each in settings if _family(each) == family]
         ends = [each.utility.criterion.interval or (nan, nan) for each in alike]
-        series.append(
-            training_figures.NoiseSeries(
-                label=name,
-                right_at_most=[each.right_at_most for each in alike],
-                value=[_value(each) for each in alike],
-                low=[low for low, _ in ends],
-                high=[high for _, high in ends],
-                limit=max(
-                    (each.right_at_most for each in alike if bound and each.meets), default=None
-                ),
-            )
-        )
-    chosen, judged = result.choice.chosen, settings[0].utility.criterion
-    same = request.least is not None and request.least[0] == judged.name
-    return training_figures.frontier(
-        series,
-        "" if bound is None else f"limit: {bound.kind} at most {bound.value:g}",
-        None if chosen is None else (chosen.right_at_most, _value(chosen)),
-        request.least[1] if request.least is not None and same else None,
-        judged.name,
-    )
+        low, high = (100 * np.array(each) for each in zip(*ends, strict=True))
+        at = 100 * np.array([each.right_at_most for each in alike])
+        value = 100 * np.array([_value(each) for each in alike])
+        curves.append(Curve(family, at, value, colour, "joined", low, high))
+        meeting = [100 * each.right_at_most for each in alike if bound and each.meets]
+        limits |= {round(max(meeting), 2)} if meeting else set()
+    if chosen is not None:
+        point = [100 * chosen.right_at_most], [100 * _value(chosen)]
+        curves.append(Curve("chosen", *point, canvas.VERMILION, "points"))
+    limit = f"limit: {bound.kind} at most {bound.value:g}" if bound else ""
+    levels = [Level(limit, each, canvas.VERMILION, "dashed", True) for each in sorted(limits)]
+    if (least := result.request.least) is not None and least[0] == name:
+        text = f"least {name}, {100 * least[1]:g} %"
+        levels.append(Level(text, 100 * least[1], canvas.MUTED, "dotted"))
+    across = "the adversary is right in at most … % (a coin: 50 %)"
+    return Plot([Panel(curves, f"{name}, %", across, levels=levels)])
 
 
 def _headings(result: Result) -> list[str]:

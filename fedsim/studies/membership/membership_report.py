@@ -1,7 +1,7 @@
 """The report of `fedsim attack`: JSON, terminal, and a page."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,23 +15,20 @@ from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.roc import Estimate, Performance, performance
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.verdicts import standing, words_of
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration import Config
 from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.blocks import Told
 from fedsim.reports.document.first_screen import share, shares
 from fedsim.reports.document.wording import DASH, counted, number, percent, span
-from fedsim.reports.figures import training_figures
+from fedsim.reports.figures import drawings
+from fedsim.reports.figures.drawings import Rates
 from fedsim.reports.figures.plot import Plot
-from fedsim.reports.figures.training_figures import Rates
 from fedsim.studies import page
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import MembershipGame
-from fedsim.studies.page import settings
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -139,7 +136,7 @@ class MembershipReport:
         report = {
             "kind": "membership inference",
             "label": LABEL,
-            **settings(config),
+            **page.settings(config),
             "held_out": config.data.held_out,
             "population": 0 if population is None else population.shape[1],
             "models": models,
@@ -202,7 +199,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {"point": estimate.point, "interval": estimate.interval and estimate.interval.ends}
 
 
-def _curve(rates: Rates) -> dict[str, Sequence[float]]:
+def _curve(rates: Rates) -> dict[str, Any]:
     return {"false_positive": rates[0], "true_positive": rates[1]}
 
 
@@ -237,14 +234,14 @@ def verdict(report: MembershipReport) -> list[str]:
     ]
     if best.interval is not None and best.interval[0] <= 0:
         sentences.append("This may be chance: the interval reaches 0.")
-    if (limits := report.limits).advantage >= 1:
-        return [*sentences, "Differential privacy sets no limit, as without clipping or noise."]
-    sentences.append(
+    limits = report.limits
+    allowed = (
         f"Differential privacy (ε = {number(limits.epsilon)} at δ = "
         f"{report.config.privacy.delta:g}, one record added or removed) allows an "
         f"advantage of {number(limits.advantage)}."
     )
-    return sentences
+    unlimited = "Differential privacy sets no limit, as without clipping or noise."
+    return [*sentences, unlimited if limits.advantage >= 1 else allowed]
 
 
 EXCEEDS = (
@@ -295,13 +292,13 @@ HOW = (
 )
 
 
-def told(report: MembershipReport) -> Told:
+def told(report: MembershipReport) -> doc.Told:
     """Return what the study says, with its table and figure."""
-    config, values = report.config, report.as_json()
+    values = report.as_json()
 
     def sections() -> Iterator[doc.Block]:
-        games, shadows = len(report.inclusion), values["shadow_models"]
-        yield doc.Prose(HOW.format(100 * report.confidence, games, shadows), small=True)
+        counts = values["games"], values["shadow_models"]
+        yield doc.Prose(HOW.format(100 * report.confidence, *counts), small=True)
         yield doc.Figure("roc", roc(report), "", CAPTION)
         yield doc.Heading("The attacks")
         sources = [
@@ -312,13 +309,12 @@ def told(report: MembershipReport) -> Told:
 
     above = ", ".join(report.attacks[name].attack.title for name in report.alarms)
     return page.told(
+        report.config,
         values,
         LABEL,
         sections,
         kind="Membership inference",
-        name=config.run.name,
         played=counted(values["models"], "model"),
-        data=f"{config.data.name}, {config.data.records} records",
         answer=verdict(report),
         alarms=[EXCEEDS.format(above)] if above else [],
         observers=[_bar(report, each) for each in report.best_first],
@@ -331,18 +327,18 @@ def told(report: MembershipReport) -> Told:
 
 def roc(report: MembershipReport) -> Plot:
     """Return the figure of the curves of the attacks with the largest advantage."""
-    best = report.best_first[: training_figures.MOST_CURVES]
+    best = report.best_first[: drawings.MOST_CURVES]
     allowed = DRAWN.tolist(), report.limits.true_positive
-    return training_figures.roc({each.attack.title: each.roc for each in best}, allowed)
+    return drawings.roc({each.attack.title: each.roc for each in best}, allowed)
 
 
 def _state(report: MembershipReport, attacked: Attacked) -> verdicts.StateWords:
     """Return how an attack compares with the limit of differential privacy."""
     alarmed = any(report.attacks[name] is attacked for name in report.alarms)
     most = report.limits.advantage
-    state = standing(attacked.interval, most, exact=False, alarmed=alarmed)
+    state = verdicts.standing(attacked.interval, most, exact=False, alarmed=alarmed)
     unlimited = verdicts.NO_LIMIT if report.game.mechanism else verdicts.NO_GUARANTEE
-    return words_of(state, measured=True, unlimited=unlimited)
+    return verdicts.words_of(state, measured=True, unlimited=unlimited)
 
 
 def _bar(report: MembershipReport, attacked: Attacked) -> doc.Bar:

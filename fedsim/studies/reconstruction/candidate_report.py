@@ -15,11 +15,9 @@ from fedsim.configuration import Config
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.blocks import Told
 from fedsim.reports.document.wording import counted, percent, span
-from fedsim.reports.figures import run_figures
+from fedsim.reports.figures import drawings
 from fedsim.studies import page
-from fedsim.studies.page import settings
 from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
 NOTE = (
@@ -86,7 +84,7 @@ class ReconstructionReport:
         config, candidates = self.config, self.candidates
         report = {
             "kind": "reconstruction",
-            **settings(config),
+            **page.settings(config),
             "column": self.column,
             "question": candidates.question,
             "candidates": len(candidates),
@@ -146,7 +144,7 @@ CAPTION = (
 )
 
 
-def told(report: ReconstructionReport) -> Told:
+def told(report: ReconstructionReport) -> doc.Told:
     """Return what the study says, with its table and figure."""
     config, measured = report.config, report.measured
     between = f"{100 * config.audit.confidence:g}% interval {span(measured['interval'], percent)}"
@@ -160,17 +158,16 @@ def told(report: ReconstructionReport) -> Told:
 
     def sections() -> Iterator[doc.Block]:
         mark = report.candidates.baseline, measured["success"], *measured["interval"]
-        drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
+        drawing = drawings.success(report.success_by_baseline, mark)
         yield doc.Figure("success", drawing, "Success of any attack.", CAPTION)
 
     return page.told(
+        config,
         report.as_json(),
         NOTE,
         sections,
         kind="Reconstruction" if report.column is None else "Attribute inference",
-        name=config.run.name,
         played=counted(len(report.played.right), "trial"),
-        data=f"{config.data.name}, {config.data.records} records",
         answer=[answer(report)],
         alarms=[*report.contradictions.values()],
         table=doc.tabulated(("Right guesses", "share", "remark"), rows),

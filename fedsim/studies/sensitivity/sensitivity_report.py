@@ -7,13 +7,10 @@ from adversaries.neighbours.dataset_sensitivity import Pair
 from fedsim.common.strict_json import strict_json
 from fedsim.game import record_display
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document.blocks import Told
 from fedsim.reports.document.wording import counted, number, percent
-from fedsim.reports.figures import training_figures
-from fedsim.reports.figures.training_figures import Followed, Relation
+from fedsim.reports.figures import drawings
 from fedsim.reports.sections import target
 from fedsim.studies import page
-from fedsim.studies.page import settings
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, PairCandidate, Study
 
 LABEL = (
@@ -40,7 +37,7 @@ def as_json(study: Study) -> dict[str, Any]:
     report = {
         "kind": "dataset sensitivity",
         "label": LABEL,
-        **settings(config),
+        **page.settings(config),
         "pool": len(study.loaded.split.pool),
         "noise_scaled_to": f"{config.privacy.sensitivity} sensitivity",
         "global_sensitivity": study.largest.bound,
@@ -83,23 +80,15 @@ def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
     return int(split.members_records.labels[pair.record]), replaced
 
 
-def told(study: Study) -> Told:
+def told(study: Study) -> doc.Told:
     """Return what the study says, with its tables and figures."""
-    data, chosen = study.config.data.name, study.candidates[0]
-
-    def sections() -> Iterator[doc.Block]:
-        yield from _records(study)
-        yield doc.Heading("Local sensitivity during training")
-        yield from _courses(study)
-
     return page.told(
+        study.config,
         as_json(study),
         "",
-        sections,
+        lambda: _sections(study),
         kind="Dataset sensitivity",
-        name=study.config.run.name,
-        played=counted(len(chosen.course), "training"),
-        data=f"{data}, {len(study.loaded.split.members)} records",
+        played=counted(len(study.candidates[0].course), "training"),
         answer=verdict(study),
         table=doc.tabulated(headings(study), rows(study)),
         legend=LEGEND,
@@ -156,32 +145,25 @@ def _arrow(one: int, other: int | None) -> str:
     return str(one) if other is None else f"{one} → {other}"
 
 
-def _records(study: Study) -> Iterator[doc.Block]:
-    """Yield each pair's record of D, as a picture or by what differs most from typical values."""
+BY_PAIR = (
+    "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d. Bars show "
+    "the median and the range of 90%. After Figure 4 of the core paper."
+)
+COURSE = (
+    "Local sensitivity of the challenge in every step, against the global sensitivity, which the "
+    "noise must cover. After Figure 5 of the core paper."
+)
+
+
+def _sections(study: Study) -> Iterator[doc.Block]:
+    # Each pair's record of D is a picture, or what differs most from typical values.
     for candidate in study.candidates:
         shown = record_display.shown(study.loaded.split, candidate.pair.record)
         name = f"{candidate.name[0].upper()}{candidate.name[1:]}: record {candidate.pair.record}"
         yield target.record(shown, name, f"It is one of client {candidate.client}.")
-
-
-def _courses(study: Study) -> list[doc.Block]:
-    bound = study.largest.bound
-    followed = [
-        Followed(one.name, one.pair.distance, one.choice, one.course)
-        for one in study.candidates
-        if one.choice in training_figures.COLOURS
-    ]
-    distributions = (
-        "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d. Bars "
-        "show the median and the range of 90%. After Figure 4 of the core paper."
-    )
-    course = (
-        "Local sensitivity of the challenge in every step, against the global sensitivity, which "
-        "the noise must cover. After Figure 5 of the core paper."
-    )
-    neighbouring = study.config.privacy.neighbouring.value
-    relation = Relation(neighbouring, study.candidates[0].course, bound)
-    return [
-        doc.Figure("by-pair", training_figures.by_pair(followed, bound), "", distributions),
-        doc.Figure("course", training_figures.over_training([relation]), "", course),
-    ]
+    yield doc.Heading("Local sensitivity during training")
+    bound, relation = study.largest.bound, study.config.privacy.neighbouring.value
+    pairs = {one: {each.label: each.course for each in study.of(one)} for one in ("max", "min")}
+    course = drawings.over_training({relation: (study.candidates[0].course, bound)})
+    yield doc.Figure("by-pair", drawings.by_pair(pairs, bound), "", BY_PAIR)
+    yield doc.Figure("course", course, "", COURSE)

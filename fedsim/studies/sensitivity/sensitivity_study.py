@@ -64,6 +64,11 @@ class PairCandidate:
         return f"{self.choice} {self.place}" if self.choice in ("max", "min") else self.choice
 
     @property
+    def label(self) -> str:
+        """The name with the dissimilarity below it."""
+        return f"{self.name}\nd = {self.pair.distance:.4g}"
+
+    @property
     def first(self) -> float:
         """The local sensitivity at the first model of the first trial."""
         return float(self.course[0, 0])

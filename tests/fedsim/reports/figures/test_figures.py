@@ -15,9 +15,8 @@ from scipy.integrate import trapezoid
 from scipy.special import expit
 from scipy.stats import norm
 
-from fedsim.reports.figures import canvas, run_figures, training_figures
+from fedsim.reports.figures import canvas, drawings
 from fedsim.reports.figures.plot import Curve, Level, Panel, Plot
-from fedsim.reports.figures.training_figures import Followed, NoiseSeries, Relation
 
 TRIALS, ROUNDS, MU = 400, 30, 0.6535891631872568
 
@@ -73,16 +72,16 @@ def test_what_is_drawn_is_what_the_table_has():
 
 def test_beliefs_are_those_of_the_trials_beside_their_bound(game):
     worlds, log_odds = game
-    drawn = run_figures.belief_trajectories(worlds, log_odds, 0.9, lines=25)
+    drawn = drawings.beliefs(worlds, log_odds, 0.9, lines=25)
     for world, colour, label in canvas.WORLDS:
         beliefs = expit(log_odds[worlds == world])
         np.testing.assert_allclose(curve(drawn, label).values, np.median(beliefs, axis=0))
         np.testing.assert_allclose(drawn.panels[0].trails[colour], beliefs[:25])
     assert of(drawn)["", "bound ρβ = 0.9"].values == (0.9,)
     certain = np.where(worlds[:, None], np.inf, -np.inf) + 0 * log_odds
-    sure = run_figures.belief_trajectories(worlds, certain, 1.0)
+    sure = drawings.beliefs(worlds, certain, 1.0)
     assert set(curve(sure, "trained on D").values) == {1.0}
-    (only,) = run_figures.belief_trajectories(worlds | True, log_odds, None).panels
+    (only,) = drawings.beliefs(worlds | True, log_odds, None).panels
     assert [each.name for each in only.curves] == ["trained on D"]
     assert not only.levels
 
@@ -90,7 +89,7 @@ def test_beliefs_are_those_of_the_trials_beside_their_bound(game):
 def test_log_odds_are_densities_over_their_own_prediction_where_there_is_one(game):
     worlds, log_odds = game
     final = log_odds[:, -1]
-    drawn = run_figures.log_odds_histogram(worlds, final, np.full(TRIALS, MU), 1.25)
+    drawn = drawings.log_odds_histogram(worlds, final, np.full(TRIALS, MU), 1.25)
     for label, sign in (("D", 1), ("D′", -1)):
         steps = curve(drawn, f"trained on {label}")
         assert (steps.values * np.diff(steps.at)).sum() == pytest.approx(1)
@@ -99,7 +98,7 @@ def test_log_odds_are_densities_over_their_own_prediction_where_there_is_one(gam
         np.testing.assert_allclose(predicted.values, density)
     assert len(drawn.panels[0].levels) == 1
     for mu in (None, np.full(TRIALS, np.inf)):
-        (panel,) = run_figures.log_odds_histogram(worlds, final, mu, 99.0).panels
+        (panel,) = drawings.log_odds_histogram(worlds, final, mu, 99.0).panels
         assert not panel.levels and not [each for each in panel.curves if "predicted" in each.name]
 
 
@@ -112,15 +111,15 @@ class TestPredictedDensity:
     def test_is_a_density_with_the_mean_of_the_mixture(self, mu, world):
         mu = np.array(mu)
         x = np.linspace(-40, 40, 40_001)
-        density = run_figures.predicted_density(x, mu, world)
+        density = drawings.predicted_density(x, mu, world)
         assert trapezoid(density, x) == pytest.approx(1, abs=1e-6)
         sign = 1 if world else -1
         assert trapezoid(x * density, x) == pytest.approx(sign * np.mean(mu**2) / 2, abs=1e-5)
 
     def test_the_two_worlds_mirror_each_other_and_differ_by_the_log_odds(self):
         x, mu = np.linspace(-3, 3, 61), np.array([0.4, 0.9])
-        on_d = run_figures.predicted_density(x, mu, True)
-        on_d_prime = run_figures.predicted_density(x, mu, False)
+        on_d = drawings.predicted_density(x, mu, True)
+        on_d_prime = drawings.predicted_density(x, mu, False)
         np.testing.assert_allclose(on_d, on_d_prime[::-1])
         np.testing.assert_allclose(np.log(on_d / on_d_prime), x, atol=1e-9)
 
@@ -128,13 +127,13 @@ class TestPredictedDensity:
         mu = np.random.default_rng(0).gamma(4, 0.2, 20_000)
         x = np.linspace(-8, 8, 101)
         exact = norm.pdf(x[:, None], mu**2 / 2, mu).mean(axis=1)
-        np.testing.assert_allclose(run_figures.predicted_density(x, mu, True), exact, atol=2e-3)
+        np.testing.assert_allclose(drawings.predicted_density(x, mu, True), exact, atol=2e-3)
 
 
 def test_curves_of_attacks_differ_without_colour_and_leave_out_rare_rates():
     rates = [0.001, 0.1, 1.0]
     attacks = {name: (rates, [0.002, 0.2, 1.0]) for name in ("a", "b", "c")}
-    drawn = training_figures.roc(attacks, (rates, rates))
+    drawn = drawings.roc(attacks, (rates, rates))
     looks = {(each.look, each.colour) for each in drawn.panels[0].curves}
     assert len(looks) == len(drawn.panels[0].curves) == 5
     assert len({each.look for each in drawn.panels[0].curves[1:4]}) == 3
@@ -144,29 +143,19 @@ def test_curves_of_attacks_differ_without_colour_and_leave_out_rare_rates():
 
 def test_pairs_and_relations_show_their_quantiles_beside_what_clipping_allows():
     measured = np.random.default_rng(2).uniform(3.9, 4.7, (20, 5))
-    pairs = [Followed("1", 1.25, "max", measured), Followed("2", 0.25, "min", measured - 2)]
-    drawn = training_figures.by_pair(pairs, 6.0)
+    pairs = {"max": {"1": measured}, "min": {"2\nd = 0.25": measured - 2}}
+    drawn = drawings.by_pair(pairs, 6.0)
     low, middle, high = np.quantile(measured - 2, [0.05, 0.5, 0.95])
     found = of(drawn)
     assert found["", "smallest distance"].at == ("2\nd = 0.25",)
     assert found["", "smallest distance"].values == pytest.approx((middle,))
     assert found["", "smallest distance, low"].values == pytest.approx((low,))
     assert found["", "smallest distance, high"].values == pytest.approx((high,))
-    relations = [Relation("add-remove", measured / 2, 3.0), Relation("replace", measured, 6.0)]
-    beside = training_figures.over_training(relations)
+    relations = {"add-remove": (measured / 2, 3.0), "replace": (measured, 6.0)}
+    beside = drawings.over_training(relations)
     first, second = beside.figure.axes
     assert first.get_ylim() == second.get_ylim()
     assert beside.panels[1].title.endswith("of 6")
-
-
-def test_the_frontier_marks_the_limit_and_the_chosen_setting():
-    one = NoiseSeries("linear", [0.6, 0.7], [0.8, 0.9], [0.7, 0.8], [0.9, 1.0], 0.7)
-    drawn = training_figures.frontier([one], "limit: 0.4", (0.7, 0.9), 0.85)
-    found = of(drawn)
-    assert found["", "linear"].values == (80, 90)
-    assert found["", "limit: 0.4"].values == (70,)
-    assert (found["", "chosen"].at, found["", "chosen"].values) == ((70,), (90,))
-    assert found["", "least accuracy, 85 %"].values == (85,)
 
 
 @pytest.mark.parametrize("trials", [2, 5])
@@ -174,16 +163,16 @@ def test_one_round_of_few_trials_is_drawn(trials):
     worlds = np.arange(trials) % 2 == 0
     log_odds = np.linspace(-1, 1, trials)[:, None]
     for drawn in (
-        run_figures.belief_trajectories(worlds, log_odds, 0.9),
-        run_figures.log_odds_histogram(worlds, log_odds[:, 0], np.ones(trials), 2.0),
-        run_figures.poison_scores(worlds, log_odds[:, 0], 0.1),
-        training_figures.sensitivities(np.zeros((trials, 1)), None),
+        drawings.beliefs(worlds, log_odds, 0.9),
+        drawings.log_odds_histogram(worlds, log_odds[:, 0], np.ones(trials), 2.0),
+        drawings.poison_scores(worlds, log_odds[:, 0], 0.1),
+        drawings.sensitivities(np.zeros((trials, 1)), None),
     ):
         assert "<svg" in drawn.picture
 
 
 def test_svg_is_reproducible_keeps_its_text_and_tells_no_date(game):
-    documents = [run_figures.belief_trajectories(*game, 0.9).picture for _ in range(2)]
+    documents = [drawings.beliefs(*game, 0.9).picture for _ in range(2)]
     assert documents[0] == documents[1]
     root = ElementTree.fromstring(documents[0])
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
@@ -193,7 +182,7 @@ def test_svg_is_reproducible_keeps_its_text_and_tells_no_date(game):
 
 def test_figures_leave_no_global_state_behind(game):
     before = dict(mpl.rcParams)
-    drawn = run_figures.belief_trajectories(*game, 0.9)
+    drawn = drawings.beliefs(*game, 0.9)
     assert drawn.picture
     assert dict(mpl.rcParams) == before
     assert Gcf.get_all_fig_managers() == []
