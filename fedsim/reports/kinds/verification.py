@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -29,7 +29,7 @@ from fedsim.audits.run import report as results
 from fedsim.common import installation, private_files, reading
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.runs.run_transcript import ContradictionError
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.reports import model_card, training_report
@@ -37,19 +37,12 @@ from fedsim.reports import page as rendering
 from fedsim.reports.document import html
 from fedsim.reports.kinds import audited
 
-REPORT, PAGE, CARD = "report.json", "report.html", "public/model_card.json"
-SIGNATURE = f"{SUMS}.sig"
-LEFT_OUT = {SUMS, SIGNATURE}
-MOST_SUMS = 2**24
+REPORT, PAGE, SIGNATURE = "report.json", "report.html", f"{SUMS}.sig"
+MOST_SUMS, MOST_NAMED = 2**24, 3
 LINE = re.compile(r"([0-9a-f]{64}) [ *]([^\n\\]+)")
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """Tolerances for numbers: other machines round differently."""
-
-MOST_NAMED = 3
-NO_TRIALS = "its audit keeps no trials; audit the code again with the same seed"
-
-Pages = Mapping[str, bytes]
 
 
 class Outcome(IntEnum):
@@ -92,14 +85,6 @@ class Result:
     transcript: Path | None = None
 
 
-@dataclass(frozen=True)
-class Remade:
-    """A report and its pages as the installed fedsim makes them."""
-
-    values: Mapping[str, Any]
-    pages: Pages
-
-
 def verify(directory: Path) -> Verification:
     """Compare a result with its SHA256SUMS, and its report with what follows from its files.
 
@@ -110,20 +95,22 @@ def verify(directory: Path) -> Verification:
     root = directory.absolute()
     if not (root / REPORT).exists() and not (root / SUMS).exists():
         raise InputError(f"'{directory}' is no finished run or audit: it has no {REPORT}")
-    if not os.path.lexists(root / SUMS):
-        result = _opened(directory)
-        checks = [*_remade(result)]
-        if os.path.lexists(root / SIGNATURE):
-            words = f"is missing, but its signature is here: {SIGNATURE}"
-            checks.insert(0, Check(SUMS, Outcome.REFUTED, words))
-        sealed = all(each.seals and each.outcome is not Outcome.REFUTED for each in checks)
-        if sealed:
-            checks.insert(0, _written(result))
-        return Verification(tuple(checks), sealed)
-    checks = [*_compared(root, read_sums(root / SUMS))]
-    if all(check.outcome is Outcome.VERIFIED for check in checks):
-        checks += _remade(_opened(directory))  # no other files are believed
-    return Verification(tuple(checks))
+    if os.path.lexists(root / SUMS):
+        checks = [*_compared(root, read_sums(root / SUMS))]
+        if all(check.outcome is Outcome.VERIFIED for check in checks):
+            checks += _remade(_opened(directory))  # no other files are believed
+        return Verification(tuple(checks))
+    result = _opened(directory)
+    checks = [*_remade(result)]
+    if os.path.lexists(root / SIGNATURE):
+        words = f"is missing, but its signature is here: {SIGNATURE}"
+        checks.insert(0, Check(SUMS, Outcome.REFUTED, words))
+    sealed = all(each.seals and each.outcome is not Outcome.REFUTED for each in checks)
+    if sealed:
+        count = _write_sums(result)
+        words = f"there was none; written now, with {count} files"
+        checks.insert(0, Check(SUMS, Outcome.VERIFIED, words))
+    return Verification(tuple(checks), sealed)
 
 
 def _opened(directory: Path) -> Result:
@@ -131,20 +118,18 @@ def _opened(directory: Path) -> Result:
     run = RunDirectory.open(root) if (root / "config.toml").exists() else None
     if run is not None and not run.finished:
         raise InputError(f"'{directory}' is not finished; continue it with {run.resumed_by}")
-
-    def refusal(why: str) -> InputError:
-        return InputError(f"cannot read '{directory / REPORT}': {why}")
-
-    with reading.damage(refusal):
+    with reading.damage(lambda why: InputError(f"cannot read '{directory / REPORT}': {why}")):
         values = reading.json_object(root / REPORT)
     if run is not None:
         return Result(TRAINING if run.config.run.job == "training" else RUN, root, values)
     kind = conditions.kind_of(values)
     if kind not in _WAYS and kind not in UNMADE:
         raise InputError(f"'{directory}' reports a {kind}, which is neither a run nor an audit")
-    transcript = _beside(root)
-    recorded = kind in (TRANSCRIPT, LIVE) and transcript.is_dir()
-    return Result(kind, root, values, transcript if recorded else None)
+    recorded = kind in (TRANSCRIPT, LIVE) and _beside(root).is_dir()
+    return Result(kind, root, values, _beside(root) if recorded else None)
+
+
+# Its files
 
 
 def _beside(root: Path) -> Path:
@@ -154,7 +139,7 @@ def _beside(root: Path) -> Path:
 
 def _files(root: Path) -> list[str]:
     """Return the names of all files, but for the sums, their signature and an empty lock."""
-    names = [name for name in _below(root, root) if name not in LEFT_OUT]
+    names = [name for name in _below(root, root) if name not in (SUMS, SIGNATURE)]
     if "lock" in names and not (root / "lock").lstat().st_size:
         names.remove("lock")
     return names
@@ -185,32 +170,27 @@ def _sum(root: Path, name: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _written(result: Result) -> Check:
-    names, lines = _files(result.root), list[str]()
-    names += [] if result.transcript is None else _recorded(result.root)
-    for name in names:
+def _write_sums(result: Result) -> int:
+    """Write SHA256SUMS; return the number of files in it."""
+    root, lines = result.root, list[str]()
+    for name in [*_files(root), *(_recorded(root) if result.transcript else ())]:
         if not LINE.fullmatch(f"{'0' * 64}  {name}"):
-            raise InputError(f"'{result.root}' has a file with the name {name!r}; rename it")
+            raise InputError(f"'{root}' has a file with the name {name!r}; rename it")
         try:
-            lines.append(f"{_sum(result.root, name)}  {name}\n")
+            lines.append(f"{_sum(root, name)}  {name}\n")
         except OSError as error:
             raise InputError(
-                f"cannot read '{result.root / name}': {error.strerror}; remove it, or replace a "
-                "link by the file"
+                f"cannot read '{root / name}': {error.strerror}; remove it, or replace a link by "
+                "the file"
             ) from None
-    with private_files.new_file(result.root / SUMS) as file:
+    with private_files.new_file(root / SUMS) as file:
         file.write("".join(lines).encode())
-    words = f"there was none; written now, with {len(lines)} files"
-    return Check(SUMS, Outcome.VERIFIED, words)
+    return len(lines)
 
 
 def read_sums(sums: Path) -> dict[str, str]:
     """Return the sum of each file that SHA256SUMS lists, by name."""
-
-    def refusal(why: str) -> InputError:
-        return InputError(f"cannot read '{sums}': {why}")
-
-    with reading.damage(refusal):
+    with reading.damage(lambda why: InputError(f"cannot read '{sums}': {why}")):
         lines = reading.content(sums, MOST_SUMS).decode().removesuffix("\n").split("\n")
         found = [match for line in lines if (match := LINE.fullmatch(line))]
         listed = {match[2]: match[1] for match in found}
@@ -224,20 +204,23 @@ def _compared(root: Path, listed: Mapping[str, str]) -> Iterator[Check]:
     if any(name.startswith(f"../{_beside(root).name}/") for name in listed):
         files |= {*_recorded(root)}
     for name, wanted in listed.items():
-        if name not in files:
-            yield Check(name, Outcome.REFUTED, f"is missing, but {SUMS} lists it")
-            continue
         try:
-            if _sum(root, name) == wanted:
-                same += 1
-            else:
-                yield Check(name, Outcome.REFUTED, f"has changed since {SUMS} was written")
+            unchanged = name in files and _sum(root, name) == wanted
+            words = f"has changed since {SUMS} was written"
         except OSError as error:
-            yield Check(name, Outcome.REFUTED, f"cannot be read: {error.strerror}")
+            unchanged, words = False, f"cannot be read: {error.strerror}"
+        same += unchanged
+        if name not in files:
+            words = f"is missing, but {SUMS} lists it"
+        if not unchanged:
+            yield Check(name, Outcome.REFUTED, words)
     if same:
         yield Check(SUMS, Outcome.VERIFIED, f"{same} of {len(listed)} files are unchanged")
     for name in sorted(files - {*listed}):
         yield Check(name, Outcome.CANNOT_TELL, f"was added: {SUMS} does not list it")
+
+
+# Its report and pages, made again
 
 
 def _remade(result: Result) -> Iterator[Check]:
@@ -252,29 +235,27 @@ def _remade(result: Result) -> Iterator[Check]:
     elsewhere = _other_versions(result.values)
     wrong = Outcome.CANNOT_TELL if elsewhere else Outcome.REFUTED
     try:
-        again = _WAYS[result.kind](result)
-    except _OtherCardError as error:
-        yield Check(CARD, wrong, f"{error}{elsewhere}")
-        return
+        values, pages, stated = _WAYS[result.kind](result)
     except ContradictionError:
         raise
     except (InputError, *reading.DAMAGE) as error:
         words = f"was not made again: {reading.reason(error)}"
         yield Check("report", Outcome.CANNOT_TELL, words, seals=False)
         return
-    if apart := named(differences(result.values, again.values)):
-        yield Check("report", wrong, f"does not follow from the files: {apart}{elsewhere}")
-        return
+    for name, one, other in [*stated, ("report", result.values, values)]:
+        if paths := [*differences(one, other)]:
+            more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+            apart = f"{', '.join(paths[:MOST_NAMED])}{more}{elsewhere}"
+            yield Check(name, wrong, f"does not follow from the files: {apart}")
+            return
     yield Check("report", Outcome.VERIFIED, "made again from the other files: the same numbers")
-    if result.values != again.values:  # another machine rounds otherwise, also on a page
+    if result.values != values:  # another machine rounds otherwise, also on a page
         wrong = Outcome.CANNOT_TELL
-    same = 0
-    for name, page in again.pages.items():
-        if (result.root / name).exists():
-            if (result.root / name).read_bytes() == page:
-                same += 1
-            else:
-                yield Check(name, wrong, f"is not the page of this report{elsewhere}")
+    kept = {name: page for name, page in pages.items() if (result.root / name).exists()}
+    other_pages = [n for n, page in kept.items() if (result.root / n).read_bytes() != page]
+    for name in other_pages:
+        yield Check(name, wrong, f"is not the page of this report{elsewhere}")
+    same = len(kept) - len(other_pages)
     yield Check("pages", Outcome.VERIFIED, f"made again from the report: {same} are the same")
 
 
@@ -312,10 +293,9 @@ def _alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def named(paths: Iterator[str]) -> str:
-    names = list(paths)
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+Remade = tuple[Mapping[str, Any], Mapping[str, bytes], Sequence[tuple[str, Any, Any]]]
+"""A report and its pages as the installed fedsim makes them, and other files: the name of each,
+what it states, and what follows from the rest."""
 
 
 def _of_run(result: Result) -> Remade:
@@ -325,25 +305,20 @@ def _of_run(result: Result) -> Remade:
     drawn, about = rendering.Pictures(made, transcript), rendering.about(directory)
     page = rendering.render_html(made, drawn, about).encode()
     pictures = {f"figures/{name}": content for name, content in drawn.contents.items()}
-    return Remade(made.report, {PAGE: page, **pictures})
-
-
-class _OtherCardError(Exception):
-    """A model card states another privacy than its training's ledger."""
+    return made.report, {PAGE: page, **pictures}, ()
 
 
 def _of_training(result: Result) -> Remade:
     directory = RunDirectory.open(result.root)
     card = model_card.read_card(directory)
-    privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
-    if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
-        raise _OtherCardError(f"does not follow from the ledger: {apart}")
+    ledgers = model_card.privacy_of(directory, card.privacy.noise_multiplier)
+    stated, privacy = (report_json(asdict(each)) for each in (card.privacy, ledgers))
     made = training_report.assemble(directory, card)
     pages = {
         PAGE: html.page(training_report.told(made, card)).encode(),
         model_card.PAGE: model_card.as_markdown_page(card).encode(),
     }
-    return Remade(made.report, pages)
+    return made.report, pages, [(CARD, stated, privacy)]
 
 
 def _of_transcript(result: Result) -> Remade:
@@ -357,7 +332,7 @@ def _of_transcript(result: Result) -> Remade:
     assert result.transcript is not None
     with Reader(result.transcript) as reader:
         made = transcript_audit.audit(reader, options)
-    return Remade(made.report, {PAGE: html.page(audited.told(made)).encode()})
+    return made.report, {PAGE: html.page(audited.told(made)).encode()}, ()
 
 
 _WAYS: Mapping[str, Callable[[Result], Remade]] = {
@@ -365,7 +340,7 @@ _WAYS: Mapping[str, Callable[[Result], Remade]] = {
     TRAINING: _of_training,
     TRANSCRIPT: _of_transcript,
 }
-
+NO_TRIALS = "its audit keeps no trials; audit the code again with the same seed"
 UNMADE = {
     LIVE: "it needs the clients' data",
     APP: NO_TRIALS,
