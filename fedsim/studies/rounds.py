@@ -10,7 +10,6 @@ round before its step, and returns the sum that the server releases.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -91,20 +90,14 @@ UNPLAYED = {
 def refuse_unplayed(config: Config, study: str) -> None:
     """Raise InputError for the first key whose value a study cannot play."""
     for key, playable in UNPLAYED.items():
-        value = _value(config, key)
+        table, name = key.replace("-", "_").split(".")
+        value = getattr(getattr(config, table), name)
         if study in playable.studies and value not in playable.values:
             written = as_toml(str(value) if isinstance(value, str) else value)
             raise InputError(
                 f"{key} is {written}, which {study} cannot play. {playable.why} Set "
                 f"{key} = {as_toml(playable.values[0])}."
             )
-
-
-def _value(config: Config, key: str) -> Any:
-    name, _, field = key.partition(".")
-    tables = {each: getattr(config, each) for each in ("privacy", "training", "federation")}
-    tables |= {each: getattr(config, each) for each in ("challenge", "canaries", "trials", "model")}
-    return getattr(tables[name], field.replace("-", "_"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ figures by their names. A section is a line of SECTIONS.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
@@ -55,9 +54,8 @@ OBSERVERS = (
 {% endcall %}
 <dl>
 {% for row in rows %}
-{% set state = mark(report, row) %}
 {{ fact(named(row.observer) | capitalize,
-        state.text ~ ". " ~ observers.reading(report, row)) }}
+        mark(report, row).text ~ ". " ~ observers.reading(report, row)) }}
 {% endfor %}
 </dl>
 <p class="meta">{{ trust.get(details.trust, "") }}
@@ -106,8 +104,7 @@ audit.</p>
 <p>The bounds are about one canary, added or left out. A canary adds at most the clipping norm to a
 sum, as any record or client may, so that the guarantee of all others is unchanged.</p>
 <dl>
-{{ fact("ε claimed, towards a participant", run.claimed_epsilon | number) }}
-{{ fact("ε of one canary by the claimed noise",
+{{ fact("ε claimed, towards a participant", run.claimed_epsilon | number ~ "; of one canary " ~
         run.canary_epsilon | number ~ " (μ = " ~ run.canary_mu | number ~ ")") }}
 {% for name, bound in run.bounds.items() %}
 {{ fact("ε at least, " ~ canary_bounds[name], bound.epsilon | number ~ " with " ~
@@ -273,10 +270,6 @@ Yeom's two learn from one half of the trials and are measured on the other.</p>
 
 PREDICTION = """
 {% set predicted, alike = details.prediction, details.prediction.deterministic %}
-{% macro fitted(fit) %}
-{% if fit %}Kolmogorov–Smirnov distance {{ fit.statistic | number }}, p = {{ fit.p_value | number }}
-{%- else %}–{% endif %}
-{% endmacro %}
 <dl>
 <dt>μ</dt><dd>{{ predicted.mu | number }} (
 {%- if predicted.method == "none" %}no closed form: the log-odds are the score of an attack
@@ -299,76 +292,56 @@ the signal-to-noise ratio if no step were sampled; Λ is a mixture
         {true: "yes", false: "no"}.get(report.attack.near_prediction, "cannot tell")) }}
 {% set counts = details.empirical %}
 {{ fact("Trials won, lost, tied", [counts.wins, counts.losses, counts.ties] | plain) }}
-{{ fact("Fit on D", fitted(predicted.fit.world_d)) }}
-{{ fact("Fit on D′", fitted(predicted.fit.world_d_prime)) }}
+{% for world, fit in {"D": predicted.fit.world_d, "D′": predicted.fit.world_d_prime}.items() %}
+{% set distance = "Kolmogorov–Smirnov distance " ~ fit.statistic | number if fit else "" %}
+{{ fact("Fit on " ~ world, distance ~ ", p = " ~ fit.p_value | number if fit else "–") }}
+{% endfor %}
 </dl>
 """
 
 RESIDUALS = """
 {% set found = details.residuals %}
-{% set noise, rounds = found.noise, found.noise.by_step | reject("none") | list %}
+{% set noise = found.noise %}
+{% macro tested(name, test, value) %}
+{% if test %}{{ fact(name, test[value] | number ~ "; p = " ~ test.p_value | number) }}{% endif %}
+{% endmacro %}
 <p>{{ residuals_mean }}</p>
 <dl>
 {{ fact("Noise, divided by the claimed noise", ratio(noise.ratio) ~ ", interval " ~
         noise.interval | ends(ratio) ~ "; p = " ~ noise.p_value | number ~ ", from " ~
         noise.degrees_of_freedom ~ " numbers") }}
-{% if rounds | length > 1 %}
-{{ fact("Noise of single rounds, divided by the claimed noise",
-        (rounds | min, rounds | max) | ends(ratio)) }}
-{% endif %}
-{% if found.repeats %}
-{{ fact("Noise of a round, compared with the round before", "cosine " ~
-        found.repeats.cosine | number ~ " on average; p = " ~ found.repeats.p_value | number) }}
-{% endif %}
-{% if found.scale %}
-{{ fact("Sum, divided by the sum of clipped gradients",
-        found.scale.factor | number ~ "; p = " ~ found.scale.p_value | number) }}
-{% endif %}
-{% if found.shape %}
-{{ fact("Mean size of a coordinate, divided by its root mean square",
-        found.shape.ratio | number ~ "; " ~ found.shape.normal | number ~ " if normal, p = " ~
-        found.shape.p_value | number) }}
-{% endif %}
-{% if found.sampling %}
-{{ fact("Variance of batch sizes, divided by the binomial variance",
-        found.sampling.dispersion | number ~ ", from " ~ found.sampling.batches ~
-        " batches with a share of " ~ found.sampling.rate | number ~ " of the records; p = " ~
-        found.sampling.p_value | number) }}
-{% endif %}
+{{ tested("Cosine with the noise of the round before, on average", found.repeats, "cosine") }}
+{{ tested("Sum, divided by the sum of clipped gradients", found.scale, "factor") }}
+{{ tested("Mean size of a coordinate over its root mean square (normal: 0.798)", found.shape, "ratio")
+}}
+{{ tested("Variance of batch sizes, divided by the binomial one", found.sampling, "dispersion") }}
 </dl>
 """
 
 SETTINGS = """
 {% set sizes = details.data.client_sizes %}
 <dl>
-{{ fact("Data", details.data.name ~ ", " ~ details.data.records ~ " records") }}
-{{ fact("Records of each client",
-        sizes | min ~ " to " ~ sizes | max ~ ", median " ~ "%g" % median(sizes)) }}
+{{ fact("Data", details.data.name ~ ", " ~ details.data.records ~ " records; of each client " ~
+        sizes | min ~ " to " ~ sizes | max) }}
 {{ fact("Label skew", details.data.mean_label_skew | plain) }}
 {{ fact("Network", details.config["model.name"] | plain ~ ", " ~ details.parameters ~
         " parameters") }}
-{{ fact("Noise multiplier",
-        mechanism.noise_multiplier | number ~ ", " ~ mechanism.steps ~ " steps") }}
-{{ fact("Sensitivity", mechanism.sensitivity) }}
+{{ fact("Noise multiplier", mechanism.noise_multiplier | number ~ ", " ~ mechanism.steps ~
+        " steps, " ~ mechanism.sensitivity ~ " sensitivity") }}
 {{ fact("Runtime", details.runtime ~ ", " ~ details.device ~ ", " ~ details.precision) }}
 {{ fact("Versions", report.versions | plain) }}
 {% if mechanism.rounding %}
-{{ fact("Rounded messages", "grid of " ~ mechanism.rounding.step | number ~ ", " ~
-        mechanism.rounding.bits ~ " bits, coordinates up to " ~ mechanism.rounding.limit | number ~
-        ", secure aggregation: " ~ mechanism.rounding.secure_aggregation) }}
+{{ fact("Rounded messages", mechanism.rounding.bits ~ " bits, secure aggregation: " ~
+        mechanism.rounding.secure_aggregation) }}
 {% endif %}
 {% if details.dropouts %}
 {% set missing = details.dropouts %}
-{{ fact("Missing clients", missing.rounds_with_missing_clients ~ " rounds had missing clients; " ~
-        missing.tolerated ~ " may be missing; fewest shares of noise: " ~ missing.fewest_shares ~
-        "; noise multiplier: " ~ missing.effective_noise_multiplier | ends) }}
+{{ fact("Missing clients", "in " ~ missing.rounds_with_missing_clients ~ " rounds; noise " ~
+        "multiplier: " ~ missing.effective_noise_multiplier | ends) }}
 {% endif %}
 </dl>
 <p class="meta">Every setting is in <code>config.toml</code> and in <code>report.json</code>.</p>
 """
-
-
-Figures = Mapping[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -386,6 +359,7 @@ class Section:
     specialist: bool = False
 
 
+ATTACKED = "details.membership_inference or details.membership_missing"
 SECTIONS = (
     Section("Every observer in numbers", OBSERVERS),
     Section("Who is the target?", TARGET),
@@ -398,12 +372,7 @@ SECTIONS = (
     Section("Measured trade-off curve", CURVES, "details.trade_offs", True),
     Section("Theory and the running budget", THEORY, specialist=True),
     Section("Empirical ε′", LOWER_BOUNDS, specialist=True),
-    Section(
-        "Membership inference",
-        MEMBERSHIP,
-        "details.membership_inference or details.membership_missing",
-        specialist=True,
-    ),
+    Section("Membership inference", MEMBERSHIP, ATTACKED, specialist=True),
     Section("Does the run agree with its own prediction?", PREDICTION, specialist=True),
     Section("Is the residual pure noise?", RESIDUALS, "details.residuals", True),
     Section("Settings", SETTINGS, specialist=True),
@@ -419,7 +388,6 @@ KNOWN: Mapping[str, Any] = {
     "wording": wording,
     "counted": wording.counted,
     "ratio": ratio_text,
-    "median": median,
     "dict": dict,
     "infinite": math.inf,
     "trust": {trust.value: trust.model.words for trust in Trust},
@@ -437,7 +405,7 @@ adversaries know all that the bounds assume."""
 
 def parts(
     report: RunReport,
-    figures: Figures,
+    figures: Mapping[str, Figure],
     shown: target.Shown | None = None,
     sections: Sequence[Section] = SECTIONS,
 ) -> list[Part]:
@@ -459,19 +427,12 @@ def parts(
         "risk_sentence": risks.sentence({observers.WHO[r.observer]: r.allowed.risks for r in rows}),
         "risk_table": risks.table({every_audit.named(r.observer): r.allowed.risks for r in rows}),
     }
-    made = [(section, _blocks(section, values)) for section in sections if _has(section, values)]
-    open_ = [Part(section.title, blocks) for section, blocks in made if not section.specialist]
-    folded = [Part(section.title, blocks) for section, blocks in made if section.specialist]
+    open_, folded = list[Part](), list[Part]()
+    for section in sections:
+        if ENVIRONMENT.compile_expression(section.needs)(values):
+            blocks: list[Block] = [Html(section.template, values, figures)]
+            if section.template is TARGET and shown is not None:
+                name = f"Record {details.challenge.record}"
+                blocks.append(target.record(shown, name, "The data are public."))
+            (folded if section.specialist else open_).append(Part(section.title, blocks))
     return [*open_, Part("For specialists", folded, folded=True, anchor="specialists")]
-
-
-def _has(section: Section, values: Mapping[str, Any]) -> bool:
-    return bool(ENVIRONMENT.compile_expression(section.needs)(values))
-
-
-def _blocks(section: Section, values: Mapping[str, Any]) -> list[Block]:
-    blocks: list[Block] = [Html(section.template, values, values["figures"])]
-    if section.template is TARGET and values["shown"] is not None:
-        name = f"Record {values['report'].details.challenge.record}"
-        blocks.append(target.record(values["shown"], name, "The data are public."))
-    return blocks

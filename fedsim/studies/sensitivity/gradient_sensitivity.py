@@ -7,12 +7,10 @@ inner products are float64.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -99,25 +97,27 @@ def largest(
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(loaded.split.members), len(loaded.split.pool)
-    _check_searchable(loaded, replace)
+    if loaded.clipper.clipping_norm == math.inf:
+        raise InputError(
+            "the gradients of records are not clipped, so that local sensitivity has no bound; "
+            'set training.clipping = true and privacy.unit = "record"'
+        )
+    if replace and not pool:
+        raise InputError(
+            "the pool has no record that could replace one of D; lower data.records or "
+            'data.held-out, or set privacy.neighbouring = "add-remove"'
+        )
     bound = sensitivity(neighbouring, loaded.clipper.clipping_norm)
-
-    def seen(rows: slice, part: slice, distances: Tensor) -> tuple[int, int, int]:
-        _within(np.array([float(distances.max())]), bound)
-        steps = (distances / (ROUNDING * bound)).round_()
-        row, column = divmod(int(steps.flatten().eq(steps.max()).nonzero()[0]), steps.shape[1])
-        return int(steps.max()), -(rows.start + row), -(part.start + column)
-
+    other: int | None = None
     if replace:
-        blocks = _each_block(loaded, parameters, np.arange(pool), seen, progress)
+        _, record, other = max(_blocks(loaded, parameters, bound, progress))
+        record, other = -record, -other
     else:
-        norms = torch.from_numpy(record_sensitivities(loaded, parameters[None])[0])
-        blocks = iter([seen(slice(0, members), slice(0, 1), norms[:, None])])
-    _, record, replacement = max(blocks)
-    first = -record, -replacement if replace else None
+        norms = record_sensitivities(loaded, parameters[None])[0]
+        record = int(np.round(norms / (ROUNDING * bound)).argmax())
     # It is measured again by norms, since inner products lose digits.
-    value = float(pair_sensitivities(loaded, parameters[None], [first])[0, 0])
-    return Largest(*first, value, members * pool if replace else members, bound)
+    value = float(pair_sensitivities(loaded, parameters[None], [(record, other)])[0, 0])
+    return Largest(record, other, value, members * pool if replace else members, bound)
 
 
 def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:
@@ -128,33 +128,16 @@ def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbo
             f"a pair has {'no' if replace else 'a'} replacement, but privacy.neighbouring is "
             f"'{neighbouring}'; give pairs of this kind"
         )
-    records = [record for record, _ in pairs]
-    others = [other for _, other in pairs if other is not None]
-    _check_positions("record", records, len(loaded.split.members), "D")
-    _check_positions("replacement", others, len(loaded.split.pool), "the pool")
-
-
-def _check_positions(
-    name: str, positions: Sequence[int] | npt.NDArray[np.intp], count: int, where: str
-) -> None:
-    if wrong := [int(each) for each in positions if not 0 <= each < count]:
-        raise InputError(
-            f"the {name} is {wrong[0]}, but {where} has {count} records; give 0 to {count - 1}"
-        )
-
-
-def _check_searchable(loaded: Federation, replace: bool) -> None:
-    """Raise InputError, before the search, if it is impossible."""
-    if loaded.clipper.clipping_norm == math.inf:
-        raise InputError(
-            "the gradients of records are not clipped, so that local sensitivity has no bound; "
-            'set training.clipping = true and privacy.unit = "record"'
-        )
-    if replace and not len(loaded.split.pool):
-        raise InputError(
-            "the pool has no record that could replace one of D; lower data.records or "
-            'data.held-out, or set privacy.neighbouring = "add-remove"'
-        )
+    members, pool = len(loaded.split.members), len(loaded.split.pool)
+    for record, other in pairs:
+        for name, place, count, where in (
+            ("record", record, members, "D"),
+            ("replacement", other, pool, "the pool"),
+        ):
+            if place is not None and not 0 <= place < count:
+                raise InputError(
+                    f"the {name} is {place}, but {where} has {count} records; give 0 to {count - 1}"
+                )
 
 
 def _within(sensitivities: Floats, bound: float) -> Floats:
@@ -177,53 +160,50 @@ def _distances(
     return distances
 
 
-Result = TypeVar("Result")
+def _blocks(
+    loaded: Federation, parameters: Tensor, bound: float, progress: Progress | None
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the largest |g(x) - g(x')| of every block of pairs, in multiples of ROUNDING * bound.
 
-
-def _each_block(
-    loaded: Federation,
-    parameters: Tensor,
-    columns: npt.NDArray[np.intp],
-    use: Callable[[slice, slice, Tensor], Result],
-    progress: Progress | None = None,
-) -> Iterator[Result]:
-    """Yield the result of `use` for every block of |g(x) - g(x')|, float64 [r, c].
-
-    x are records of D, x' those of the pool at `columns`. Up to ROWS_BYTES of D's gradients are
-    kept; gradients of the pool exist for one block at a time in each thread.
+    Behind it follow the positions of x in D and of x' in the pool, with their signs changed. Up to
+    ROWS_BYTES of D's gradients are kept; gradients of the pool exist for one block at a time in
+    each thread.
     """
     if loaded.device.type == "cpu":
         single_threaded_kernels()
-    model = parameters[None].to(loaded.device)
+    model, pool = parameters[None].to(loaded.device), len(loaded.split.pool)
     features, labels = loaded.members(np.arange(len(loaded.split.members)))
     at_once = loaded.clipper.formed_at_once(features[0], labels[0])
-    rows_at_once = max(1, ROWS_BYTES // (8 * parameters.numel()))
     done = 0
     # As many gradients of D as fit into memory meet all gradients of the pool.
-    for rows in slices(len(labels), rows_at_once):
+    for rows in slices(len(labels), max(1, ROWS_BYTES // (8 * parameters.numel()))):
         ours = torch.cat(
             [
                 loaded.clipper.clipped_gradients(model, features[rows][part], labels[rows][part])[0]
                 for part in slices(len(labels[rows]), at_once)
             ]
         )
-        squares = ours.square().sum(1)
+
+        squares = ours.square().sum(1)[:, None]
 
         def block(
             part: slice, rows: slice = rows, ours: Tensor = ours, squares: Tensor = squares
-        ) -> Result:
-            others = loaded.pool(columns[part].tolist())
+        ) -> tuple[int, int, int]:
+            others = loaded.pool([*range(pool)[part]])
             theirs = loaded.clipper.clipped_gradients(model, *others)[0]
             # |a - b|^2 = |a|^2 + |b|^2 - 2 <a, b>: one matrix product for all pairs.
             distances = torch.addmm(theirs.square().sum(1), ours, theirs.mT, alpha=-2)
             # Rounding may make the square of a small distance negative.
-            distances.add_(squares[:, None]).clamp_(min=0).sqrt_()
-            return use(rows, part, distances)
+            distances.add_(squares).clamp_(min=0).sqrt_()
+            _within(np.array([float(distances.max())]), bound)
+            steps = (distances / (ROUNDING * bound)).round_()
+            row, column = divmod(int(steps.flatten().eq(steps.max()).nonzero()[0]), steps.shape[1])
+            return int(steps.max()), -(rows.start + row), -(part.start + column)
 
         columns_at_once = min(at_once, max(1, BLOCK_PAIRS // len(ours)))
-        blocks = [(part,) for part in slices(len(columns), columns_at_once)]
-        for (part,), result in zip(blocks, run(block, blocks, loaded.clipper.threads), strict=True):
-            yield result
+        blocks = [(part,) for part in slices(pool, columns_at_once)]
+        for (part,), found in zip(blocks, run(block, blocks, loaded.clipper.threads), strict=True):
+            yield found
             done += (rows.stop - rows.start) * (part.stop - part.start)
             if progress is not None:
-                progress(done / (len(labels) * len(columns)))
+                progress(done / (len(labels) * pool))
