@@ -119,7 +119,6 @@ class ModelCard:
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must know before the numbers, in sentences."""
         privacy = self.privacy
         count = self.clients if privacy.unit == "client" else self.records
         vague = delta.too_large(privacy.delta, count, privacy.unit)

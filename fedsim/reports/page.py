@@ -33,7 +33,6 @@ class Pictures:
 
     @property
     def contents(self) -> dict[str, bytes]:
-        """The content of each picture by the name of its file."""
         files = {}
         for name, figure in self.drawn.items():
             picture = figure.drawing.picture
@@ -53,7 +52,6 @@ def told(
     about: About | None = None,
     sections: Sequence[evidence.Section] = evidence.SECTIONS,
 ) -> doc.Told:
-    """Return what a run says, with the sections of its page."""
     about = about or About()
 
     def made() -> list[doc.Block]:
@@ -96,7 +94,6 @@ def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
 def write_report(
     directory: RunDirectory, confidence: float | None = None, delta: float | None = None
 ) -> RunReport:
-    """Write report.json, the figures and report.html of a run; return the report."""
     report, transcript = assembled(directory, confidence, delta)
     pictures = Pictures(report, transcript)
     write_figures(pictures, directory.path / "figures")

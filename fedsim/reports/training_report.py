@@ -77,8 +77,6 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingDetails:
-    """What the report of a training alone has."""
-
     rounds: Sequence[NotedRound]
     missing: Sequence[Missing]
     guaranteed: bool
@@ -166,7 +164,6 @@ def _limit(privacy: Privacy, one: ReleasedTowards) -> Limit:
 
 
 def told(report: TrainingReport, card: ModelCard) -> doc.Told:
-    """Return what a training says, to the operator of the server."""
     unit = card.privacy.unit
     of = "client with all its data" if unit == "client" else "record"
     return every_audit.told(

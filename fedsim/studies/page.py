@@ -52,7 +52,6 @@ def told(
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Return what every study states of its experiment, for report.json."""
     return {
         "name": config.run.name,
         "data": config.data.name,

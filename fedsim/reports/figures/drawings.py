@@ -64,7 +64,6 @@ def client_beliefs(rounds: Ints, beliefs: Mapping[str, Floats]) -> Plot:
 
 
 def noise_limits(rounds: Ints, limits: Mapping[str, Floats]) -> Plot:
-    """Return a plot of how many times the claimed noise there is at most, after every round."""
     least = min(limits, key=lambda name: limits[name][-1])
     curves = _one_among_others(rounds, limits, least, "the least")
     levels = [Level("claimed noise", 1.0)]
@@ -90,7 +89,6 @@ def utility(rounds: Sequence[int], accuracy: RoundSeries, loss: RoundSeries) -> 
 
 
 def epsilons(spent: Sequence[float | None], stop_at: float | None = None) -> Plot:
-    """Return a plot of epsilon after each round, and the budget."""
     curves = [Curve("ε spent", range(1, 1 + len(spent)), spent)]
     levels = []
     if stop_at is not None:
@@ -148,14 +146,12 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
 
 
 def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Plot:
-    """Return a plot of the scores of both worlds' released models, and the threshold."""
     curves = list(_histograms(worlds, scores, np.histogram_bin_edges(scores, bin_count(scores))))
     levels = [] if threshold is None else [Level("threshold", threshold, upright=True)]
     return Plot([Panel(curves, "density", "score of the released model", "", levels)])
 
 
 def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Plot:
-    """Return a plot of how many canaries, in and out, have a score in each bin."""
     looks = ((included, BLUE, "included"), (left_out, VERMILION, "left out"))
     curves = [
         Curve(f"{int(counts.sum())} canaries {what}", edges, counts, colour, "steps")
@@ -187,7 +183,6 @@ def success(
 
 
 def trade_offs(curves: Mapping[str, TradeOff]) -> Plot:
-    """Return a panel for each measured trade-off curve, with its band and the curve of theory."""
     return Plot([_trade_off(name, curve) for name, curve in curves.items()], HEIGHT * 1.1)
 
 

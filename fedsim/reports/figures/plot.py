@@ -104,7 +104,6 @@ class Plot:
 
     @cached_property
     def figure(self) -> Figure:
-        """The plot as matplotlib draws it."""
         count = len(self.panels)
         shared = count > 1 and len({each.up for each in self.panels}) == 1
         width = max(WIDTH, 3.4 * count)

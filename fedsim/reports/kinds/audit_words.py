@@ -66,7 +66,6 @@ PROTECTED = {
 
 
 def played(report: AuditReport[Any]) -> str:
-    """Return in a few words how much was played or observed."""
     match report.details:
         case AppDetails() as found:
             whole = f"{counted(found.facts.rounds, 'round')}, {counted(found.clients, 'client')}"
@@ -92,7 +91,6 @@ def note(report: AuditReport[Any]) -> str:
 
 
 def limits(report: AuditReport[Any]) -> str:
-    """Return what an audit does not cover."""
     if isinstance(report.details, RecordedDetails | LiveDetails):
         return f"The audit covers {played(report)}. Rounds that were not recorded add to the cost."
     return OF_CODE
@@ -216,7 +214,6 @@ def advice(report: AuditReport[Any]) -> list[str]:
 
 
 def compared(report: AuditReport[Any]) -> str:
-    """Return which worlds an attack on code compared, in a sentence; "" for other audits."""
     match report.details:
         case AppDetails() as found if found.records is None:
             return (

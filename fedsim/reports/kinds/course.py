@@ -43,7 +43,6 @@ def beyond(belief: Look) -> int:
 
 
 def table(rounds: Sequence[Look]) -> doc.Table:
-    """Return the results of an auditor, a row for each round."""
     if beliefs := [each for each in rounds if each.log_odds.size]:
         names = ("trials", "round", "so far", "mean", "highest", "above ρβ", "ρβ")
         return doc.tabulated((*names, "ε so far", "missed"), map(_belief_cells, beliefs))
@@ -55,7 +54,6 @@ def table(rounds: Sequence[Look]) -> doc.Table:
 
 
 def view(rounds: Sequence[Look]) -> RenderableType:
-    """Return the last results of an auditor, for a terminal."""
     believes = any(each.log_odds.size for each in rounds)
     title = "belief that D was used" if believes else "noise over the claimed noise, at most"
     return terminal.table(table(rounds[-SHOWN:]), title)

@@ -24,7 +24,6 @@ DETAILS: dict[str, type] = {
 
 
 def of_kinds() -> dict[str, JsonSchemaValue]:
-    """Return the schema of each kind of report."""
     return {kind: document.schema(details) for kind, details in DETAILS.items()}
 
 

@@ -38,7 +38,6 @@ def shown(report: AuditReport[Any]) -> list[Row]:
 
 
 def state_words(report: AuditReport[Any], row: Row) -> StateWords:
-    """Return the words of an observer's state."""
     return row.words(_unlimited(report, row))
 
 

@@ -58,7 +58,6 @@ QUESTIONS = {
 
 
 def question(report: RunReport) -> str:
-    """Return the question that the run answers."""
     what = "record" if report.details.challenge.kind == "record" else "crafted"
     what = "client" if is_client(report) else what
     return QUESTIONS[what, report.details.neighbouring == "replace"]
@@ -161,7 +160,6 @@ MEANT_OF_A_SEED = "Limit: theory's bound on right answers. ε: what secret noise
 
 
 def decisions(report: RunReport) -> list[str]:
-    """Return what the reader has to decide, in sentences, each once."""
     details = report.details
     # Under real noise, each further training would cost its own ε.
     seeded, released = details.noise_source == "seed", details.released
@@ -184,7 +182,6 @@ def _limit_to_weigh(report: RunReport) -> float | None:
 def told(
     report: RunReport, about: About, sections: Callable[[], Sequence[doc.Block]] = list
 ) -> doc.Told:
-    """Return what a run says; sections: of its page."""
     details, labels = report.details, cautions(report)
     facts = filter(None, (everything(report), canaries(report).strip()))
     lead: list[Any] = [f"{question(report)} {answer(report)}"]
@@ -259,7 +256,6 @@ def _played(report: RunReport) -> str:
 
 
 def scope(report: RunReport) -> str:
-    """Return what was run, in a line."""
     details, one = report.details, "one client's data" if is_client(report) else "one record"
     mechanism, replaced = details.mechanism, details.neighbouring == "replace"
     facts = {

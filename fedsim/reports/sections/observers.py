@@ -92,7 +92,6 @@ SAMPLED_ONLY = (
 
 
 def reading(report: RunReport, row: Row) -> str:
-    """Return what a row means, in sentences."""
     limit, means = row.allowed, _sentence(state_words(report, row).means)
     if limit.rho_alpha < 1 and math.isinf(limit.epsilon):
         means = SAMPLED_ONLY.format(percent(share(limit.rho_alpha)))

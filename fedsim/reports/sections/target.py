@@ -47,7 +47,6 @@ alt="{{ name }}, a picture labelled {{ record.label }}, {{ shape[0] }} by {{ sha
 
 
 def who(report: RunReport) -> str:
-    """Return who or what the target is, in a sentence."""
     challenge = report.details.challenge
     if challenge.kind != "record":
         return CRAFTED

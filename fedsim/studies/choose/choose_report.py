@@ -144,7 +144,6 @@ def _at_least(least: tuple[str, float]) -> str:
 
 
 def _limited(bound: Limit, value: float) -> str:
-    """Return a value of the limited quantity as text."""
     return number(value) if bound.key == ADVANTAGE else percent(value)
 
 
@@ -190,7 +189,6 @@ def values(values: Mapping[str, Any]) -> str:
 
 
 def document(result: Result) -> dict[str, Any]:
-    """Return report.json: the request, the settings and the choice."""
     request, choice, config = result.request, result.choice, result.config
     limited: dict[str, float | None] = {}
     if (bound := request.limit) is not None:
@@ -222,7 +220,6 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
-    """Return a row for each setting that was trained on all records."""
     return [_row(each, each is result.choice.chosen) for each in result.choice.candidates]
 
 
@@ -264,7 +261,6 @@ FRONTIER = (
 
 
 def told(result: Result, directory: Path) -> doc.Told:
-    """Return what the search found, with its tables, figure and next steps."""
     config, headings, said = result.config, _headings(result), sentences(result)
 
     def sections() -> Iterator[doc.Block]:
@@ -315,7 +311,6 @@ def write(result: Result, directory: Path) -> Path:
 
 
 def _towards(result: Result) -> list[doc.Block]:
-    """Return the bounds of the chosen setting towards every vantage; [] without a setting."""
     if result.choice.chosen is None:
         return []
     federation = result.config.federation
@@ -334,7 +329,6 @@ def _towards(result: Result) -> list[doc.Block]:
 
 
 def _released(result: Result) -> str:
-    """Return what may be released, and the ε that is proposed."""
     chosen = result.choice.chosen
     if chosen is None:
         return release.UNDECIDED
@@ -357,7 +351,6 @@ def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
 
 
 def frontier(result: Result) -> "Plot":
-    """Return the figure of the model's criterion against the adversary, in percent."""
     from fedsim.reports.figures import canvas  # noqa: PLC0415  (matplotlib is slow)
     from fedsim.reports.figures.plot import Curve, Level, Panel, Plot  # noqa: PLC0415
 

@@ -376,7 +376,6 @@ def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Fa
 def _axis(
     request: ChoiceRequest, config: Config, key: str, value: float, factors: Sequence[float]
 ) -> list[float]:
-    """Return the values of a number to try, around the configured one."""
     numbers = trainings.numbers_of_trials(config)
     if key in request.over and key in numbers:
         return [float(each) for each in request.over[key]]
@@ -435,7 +434,6 @@ def _key(setting: Setting, more: str) -> str:
 
 
 def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[_Trained]:
-    """Return the settings of a family after the first pass."""
     config, found = family.bases[0].config, list[_Trained]()
     of_kind = FIRST_RECORDS.get(family.loaded.split.dataset.kind, min(FIRST_RECORDS.values()))
     records = of_kind if trainings.numbers_of_trials(config) else None
@@ -505,7 +503,6 @@ def _final(
 
 
 def _every(family: _Family, book: _Book, say: Callable[[str], None]) -> Iterator[Candidate]:
-    """Yield every setting of a family with its bounds, trained on all records."""
     wanted = [*itertools.product(range(len(family.levels)), family.rates, family.norms)]
     settings = [family.setting(*each) for each in wanted]
     measured = _precise(family, [setting for _, setting in settings], book)
@@ -525,7 +522,6 @@ def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[
 
 
 def _candidate(trained: _Trained, limit: Limit | None) -> Candidate:
-    """Return a setting with its bounds by theory."""
     config = trained.setting.config
     at, vantage = config.privacy.delta, config.federation.vantage
     releases = privacy.describe(config, trained.setting.noise_multiplier)

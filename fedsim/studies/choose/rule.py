@@ -75,7 +75,6 @@ class Limit:
 
     @property
     def kind(self) -> str:
-        """The limited quantity: "belief", "advantage" or "risk"."""
         return KINDS[self.key]
 
     @property
@@ -228,8 +227,6 @@ def choose(
 
 
 class _Ranked(Protocol):
-    """A setting with its models."""
-
     @property
     def rounds(self) -> int: ...
 

@@ -54,7 +54,6 @@ class Utility:
 
     @property
     def shown(self) -> str:
-        """The criterion in words, such as "AUC 0.731"."""
         value = self.criterion.value
         return f"{self.criterion.name} {math.nan if value is None else value:.3f}"
 

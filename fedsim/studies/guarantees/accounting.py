@@ -257,7 +257,6 @@ def _read(source: Path, keys: Mapping[str, Any]) -> _Subject:
 
 
 def _label(subject: _Subject, delta: float, vantage: Vantage) -> Row:
-    """Return whether a configuration gives a DP guarantee, and why not."""
     if (config := subject.config) is None:
         return {}
     # The noise may be right, and still not protect from this vantage.
@@ -273,7 +272,6 @@ def _label(subject: _Subject, delta: float, vantage: Vantage) -> Row:
 
 
 def _document(releases: Releases, vantage: Vantage, bounds: Bounds, baseline: float) -> Row:
-    """Return the bounds of a mechanism towards a vantage, for JSON."""
     mechanism, delta = releases.towards(vantage), bounds.delta
 
     def row(name: str) -> Row:

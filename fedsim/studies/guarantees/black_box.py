@@ -26,7 +26,6 @@ Function = Callable[[npt.NDArray[np.float32], Ints, np.random.Generator], npt.Ar
 
 
 def mean(features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Generator) -> Floats:
-    """Return the mean of features [n, *shape]."""
     return np.asarray(features.mean(0), dtype=np.float64)
 
 
@@ -78,7 +77,6 @@ class PrivateResult:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The release, its noise and its bounds, in words."""
         noise = self.noise
         relative = f", {noise.size / self.length:.3g} of the result's length" if self.length else ""
         any_record = "For a single record, the guess has no bound."
@@ -185,7 +183,6 @@ def privatised(
 
 
 def everything(data: Dataset) -> Records:
-    """Return all records of a data set, with its test records."""
     if data.test is None:
         return data.train
     return Records(

@@ -69,7 +69,6 @@ class Target:
 
     @property
     def limits(self) -> list[str]:
-        """The names of the given limits."""
         limits = {
             "epsilon": self.epsilon,
             "rho-beta": self.rho_beta,
@@ -119,7 +118,6 @@ class ByHand:
     colluding: int | None = None
 
     def releases(self) -> Releases:
-        """Return the releases of a mechanism with all its numbers."""
         assert self.noise_multiplier is not None
         assert self.rounds is not None
         alike = Rounds(

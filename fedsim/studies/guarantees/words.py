@@ -48,7 +48,6 @@ def blocks(found: AccountedGuarantees, assumed_delta: bool) -> Iterator[Block]:
 
 
 def _tables(found: AccountedGuarantees, title: str) -> Iterator[Block]:
-    """Yield the numbers by accountant, by attack, and by trust and vantage."""
     document, unknown = found.document, str(found.found)
     if document.get("solutions"):
         columns = {unknown: unknown.replace("_", " "), **SOLVED}
@@ -69,7 +68,6 @@ def _tables(found: AccountedGuarantees, title: str) -> Iterator[Block]:
 
 
 def _verdict(found: AccountedGuarantees, unit: str) -> Block:
-    """Return a sentence about the protection of one unit of privacy."""
     bounds = found.bounds
     if math.isinf(bounds.epsilon):
         return Label("No protection:", f"nothing hides a {unit} from an adversary at this vantage.")
@@ -83,7 +81,6 @@ def _verdict(found: AccountedGuarantees, unit: str) -> Block:
 
 
 def _description(found: AccountedGuarantees) -> Iterator[Block]:
-    """Yield the noise multiplier, and the effective one towards a vantage."""
     row, releases = found.document, found.releases
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} colluding" if row["colluding"] else ""
@@ -133,7 +130,6 @@ def _one_in(baseline: float) -> str:
 
 
 def _precision(row: Row) -> Block:
-    """Return the number of trials for an interval of the advantage."""
     return Prose(
         f"The advantage ± {row['halfwidth']:g} at {100 * row['confidence']:g}% needs "
         f"{row['trials']:,} trials if it is {row['advantage']:.3f} ({row['advantage_from']}), and "
@@ -142,7 +138,6 @@ def _precision(row: Row) -> Block:
 
 
 def _pac(row: Row) -> Block:
-    """Return the PAC bound on a guess of the world."""
     nats = cell(row["mutual_information"])
     if row["success_bound"] == 1:
         return Prose(f"PAC privacy gives no bound: {nats} nats exceed the one bit of the secret.")

@@ -47,8 +47,6 @@ LABEL = (
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """An attack and its performance on the attacked models."""
-
     attack: Attack
     measured: Performance
 
@@ -63,13 +61,11 @@ class Attacked:
 
     @property
     def threshold(self) -> str:
-        """How the threshold was chosen."""
         fixed = self.attack.threshold is not None
         return "fixed in advance" if fixed else "chosen on the shadow models"
 
     @cached_property
     def roc(self) -> Rates:
-        """False positive rates, and the true positive rate at each."""
         curve = self.measured.curve
         least = curve.false_positive[curve.false_positive > 0][0]
         false: Floats = np.append(DRAWN[least <= DRAWN], 1.0)
@@ -90,7 +86,6 @@ class Limits:
 
     @classmethod
     def of(cls, described: Mechanism | None, delta: float) -> "Limits":
-        """Return the limits of a mechanism at a delta."""
         if described is None:
             return cls(math.inf, 1.0, [1.0] * len(DRAWN), dict.fromkeys(RATES, 1.0))
         drawn, at = (risks.true_positives(described, rates) for rates in (DRAWN, RATES))
@@ -117,7 +112,6 @@ class MembershipReport:
 
     @property
     def alarms(self) -> list[str]:
-        """The names of the attacks that exceed the limit."""
         # Any of the attacks can raise a false alarm, so that they divide its probability.
         return [
             name
@@ -130,7 +124,6 @@ class MembershipReport:
         return sorted(self.attacks.values(), key=lambda each: -each.advantage)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as strict JSON values."""
         config, game, members = self.config, self.game, self.inclusion
         population, models = game.observations.population, len(game.observations.losses)
         report = {
@@ -223,7 +216,6 @@ SELECTED = (
 
 
 def verdict(report: MembershipReport) -> list[str]:
-    """Return sentences about the strongest attack and the limit of theory."""
     best, models = report.best_first[0], len(report.inclusion)
     between = "" if best.interval is None else f" ({span(best.interval, number)})"
     several = len(report.attacks) > 1
@@ -251,7 +243,6 @@ EXCEEDS = (
 
 
 def headings(report: MembershipReport) -> list[str]:
-    """Return the names of the columns of `rows`."""
     rates = next((each.measured.true_positive for each in report.attacks.values()), ())
     return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
 
@@ -293,7 +284,6 @@ HOW = (
 
 
 def told(report: MembershipReport) -> doc.Told:
-    """Return what the study says, with its table and figure."""
     values = report.as_json()
 
     def sections() -> Iterator[doc.Block]:
@@ -326,7 +316,6 @@ def told(report: MembershipReport) -> doc.Told:
 
 
 def roc(report: MembershipReport) -> Plot:
-    """Return the figure of the curves of the attacks with the largest advantage."""
     best = report.best_first[: drawings.MOST_CURVES]
     allowed = DRAWN.tolist(), report.limits.true_positive
     return drawings.roc({each.attack.title: each.roc for each in best}, allowed)

@@ -80,7 +80,6 @@ class ReconstructionReport:
         return risks.success_by_baseline(self.mechanism, baselines)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as strict JSON values."""
         config, candidates = self.config, self.candidates
         report = {
             "kind": "reconstruction",
@@ -128,7 +127,6 @@ def _checks(report: ReconstructionReport) -> Checks:
 
 
 def answer(report: ReconstructionReport) -> str:
-    """Return the result as sentences."""
     measured = report.measured
     return (
         f"The adversary guesses {report.candidates.question}. It is right in "
@@ -145,7 +143,6 @@ CAPTION = (
 
 
 def told(report: ReconstructionReport) -> doc.Told:
-    """Return what the study says, with its table and figure."""
     config, measured = report.config, report.measured
     between = f"{100 * config.audit.confidence:g}% interval {span(measured['interval'], percent)}"
     baseline = percent(report.candidates.baseline)

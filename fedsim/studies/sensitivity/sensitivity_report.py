@@ -74,14 +74,12 @@ def _pair(study: Study, candidate: PairCandidate) -> dict[str, Any]:
 
 
 def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
-    """Return the labels of a record and of its replacement; None without one."""
     split, other = study.loaded.split, pair.replacement
     replaced = None if other is None else int(split.pool_records.labels[other])
     return int(split.members_records.labels[pair.record]), replaced
 
 
 def told(study: Study) -> doc.Told:
-    """Return what the study says, with its tables and figures."""
     return page.told(
         study.config,
         as_json(study),
@@ -99,7 +97,6 @@ def told(study: Study) -> doc.Told:
 
 
 def verdict(study: Study) -> list[str]:
-    """Return sentences about the choice of the challenge."""
     chosen = study.candidates[0]
     by = "" if chosen.choice == "given" else f" by {chosen.pair.measure}"
     noun = "record" if chosen.pair.replacement is None else "pair"
@@ -120,13 +117,11 @@ def verdict(study: Study) -> list[str]:
 
 
 def headings(study: Study) -> list[str]:
-    """Return the names of the columns of `rows`."""
     record = "record" if study.candidates[0].pair.replacement is None else "record → by"
     return ["pair", record, "label", "client", "d", "LS", "RMS LS"]
 
 
 def rows(study: Study) -> list[list[str]]:
-    """Return a row of text for each pair."""
     return [
         [
             one.name,

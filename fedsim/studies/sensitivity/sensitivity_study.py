@@ -75,7 +75,6 @@ class PairCandidate:
 
     @property
     def rms(self) -> float:
-        """The root mean square of the local sensitivities."""
         return float(np.sqrt(np.square(self.course).mean()))
 
 
@@ -94,7 +93,6 @@ class Study:
     largest: Largest
 
     def of(self, choice: str) -> list[PairCandidate]:
-        """Return the pairs of one choice, in their order."""
         return [candidate for candidate in self.candidates if candidate.choice == choice]
 
 
