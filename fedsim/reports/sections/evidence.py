@@ -312,7 +312,7 @@ RESIDUALS = """
         noise.degrees_of_freedom ~ " numbers") }}
 {{ tested("Cosine with the noise of the round before, on average", found.repeats, "cosine") }}
 {{ tested("Sum, divided by the sum of clipped gradients", found.scale, "factor") }}
-{{ tested("Mean size over root mean square of coordinates (0.798 if normal)", found.shape, "ratio") }}
+{{ tested("Mean size over root mean square (0.798 if normal)", found.shape, "ratio") }}
 {{ tested("Variance of batch sizes, divided by the binomial one", found.sampling, "dispersion") }}
 </dl>
 """

@@ -13,7 +13,7 @@ Without a limit, every combination of the given values is trained, and none is p
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -38,6 +38,7 @@ from fedsim.privacy import identifiability, risks
 from fedsim.privacy.trust import Vantage
 from fedsim.studies.choose import grid, rule, utility
 from fedsim.studies.choose.rule import Candidate, Choice, Least, Limit
+from fedsim.studies.choose.utility import Utility
 from fedsim.studies.guarantees.accounting import tail_limit
 
 KIND = "choice"
@@ -177,22 +178,27 @@ class Result:
     plain: float | None
 
 
+Point = tuple[int, float, float]
+"""A setting of a family: its level of noise, learning rate and clipping norm."""
+
+
 @dataclass(frozen=True)
 class _Trained:
-    """A setting with its measured trainings.
-
-    values: the keys in which settings differ.
-    """
+    """A setting with its measured trainings."""
 
     family: "_Family"
     level: int
-    values: dict[str, Scalar]
-    setting: Setting
-    utility: utility.Utility
+    rate: float
+    norm: float
+    utility: Utility
+
+    @property
+    def point(self) -> Point:
+        return self.level, self.rate, self.norm
 
     @property
     def rounds(self) -> int:
-        return self.setting.config.training.rounds
+        return self.family.bases[0].config.training.rounds
 
 
 def search(
@@ -226,16 +232,22 @@ def search(
     book = _Book(out)
     try:
         if limit is None:
-            candidates = [each for family in families for each in _every(family, book, say)]
-            tried = len(candidates)
+            taken, tried = [(each, each.points) for each in families], 0
         else:
             screened = [_screened(family, book, say) for family in families]
-            candidates, tried = _final(screened, limit, book, say), sum(map(len, screened))
+            taken, tried = _best_of(screened, limit), sum(map(len, screened))
+        candidates = [
+            _candidate(each, limit)
+            for family, points in taken
+            for each in _precise(family, points, book, say)
+        ]
     except KeyboardInterrupt:
         raise InterruptedRunError("interrupted; give the same command again to continue") from None
-    choice, config = Choice("listed", tuple(candidates)), first
-    if limit is not None:
-        choice = rule.choose(candidates, request.least, limit.key)
+    if limit is None:
+        choice, config, tried = Choice("listed", tuple(candidates)), first, len(candidates)
+    else:
+        candidates.sort(key=lambda each: (each.rho_alpha, -each.utility.gain))
+        choice, config = rule.choose(candidates, request.least, limit.key), first
     if choice.chosen is not None:
         # A rate that is set changes the default optimiser, with which the models were not trained.
         training = first.training
@@ -327,13 +339,14 @@ class _Family:
         config = self.bases[0].config
         return f"{config.model.name}, {config.training.rounds} rounds"
 
-    def setting(self, level: int, rate: float, norm: float) -> tuple[dict[str, Scalar], Setting]:
-        base = self.bases[level]
-        numbers = {"learning_rate": rate, "clipping_norm": norm}
+    @property
+    def points(self) -> list[Point]:
+        return [*itertools.product(range(len(self.levels)), self.rates, self.norms)]
+
+    def setting(self, point: Point) -> Setting:
+        base, numbers = self.bases[point[0]], {"learning_rate": point[1], "clipping_norm": point[2]}
         training = base.config.training.model_copy(update=numbers)
-        config = base.config.model_copy(update={"training": training})
-        values = {**self.levels[level], **self.values, RATE: rate, NORM: norm}
-        return values, Setting(config, base.noise_multiplier)
+        return Setting(base.config.model_copy(update={"training": training}), base.noise_multiplier)
 
 
 def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Family]:
@@ -397,16 +410,16 @@ class _Book:
         journal.drop_unfinished(self._path, kept)
         self._kept, self._check = dict(kept.entries), kept.check
 
-    def utilities(
+    def trained(
         self,
         family: _Family,
-        settings: Sequence[Setting],
+        points: Sequence[Point],
         repeats: int,
         records: int | None = None,
         start: int = 0,
-    ) -> list[utility.Utility]:
-        """Return the utility of each setting's trainings, from the file where they are kept."""
-        loaded = family.loaded
+    ) -> list[_Trained]:
+        """Return the settings at some points, trained now or as the file has them."""
+        loaded, settings = family.loaded, [family.setting(point) for point in points]
         # The file may stem from other records at the same place.
         data = federation.digest(settings[0].config, 0)
         keys = [_key(setting, f"{data} {repeats} {records} {start}") for setting in settings]
@@ -414,18 +427,21 @@ class _Book:
         # Trials that fit in half of the memory, beside the blocks of gradients.
         memory = federation.memory_limit(settings[0].config.run.memory_limit, loaded.device)
         most = memory // 2 // (BYTES * models.size(loaded.model))
-        at_once = max(1, int(most) // repeats)
-        for part in slices(len(missing), at_once):
+        for part in slices(len(missing), max(1, int(most) // repeats)):
             some = missing[part]
-            of_part = [settings[at] for at in some]
-            theta = trainings.trained(of_part, loaded, repeats, records, start)
+            theta = trainings.trained(
+                [settings[at] for at in some], loaded, repeats, records, start
+            )
             rows = strict_json(utility.measure(loaded, theta))
             for place, at in enumerate(some):
                 own = rows[place * repeats : (place + 1) * repeats]
                 line = {"key": keys[at], "rows": own}
                 self._check = journal.append(self._path, line, self._check)
                 self._kept[keys[at]] = own
-        return [utility.utility(loaded, self._kept[key]) for key in keys]
+        return [
+            _Trained(family, *point, utility.utility(loaded, self._kept[key]))
+            for point, key in zip(points, keys, strict=True)
+        ]
 
 
 def _key(setting: Setting, more: str) -> str:
@@ -433,104 +449,85 @@ def _key(setting: Setting, more: str) -> str:
     return sha256(f"{text} {setting.noise_multiplier!r} {more}".encode()).hexdigest()
 
 
+def _best(settings: Iterable[_Trained]) -> _Trained:
+    return max(settings, key=lambda each: each.utility.gain)
+
+
 def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[_Trained]:
-    config, found = family.bases[0].config, list[_Trained]()
+    config, found, wanted = family.bases[0].config, list[_Trained](), family.points
     of_kind = FIRST_RECORDS.get(family.loaded.split.dataset.kind, min(FIRST_RECORDS.values()))
     records = of_kind if trainings.numbers_of_trials(config) else None
-    levels = range(len(family.levels))
-    wanted = [*itertools.product(levels, family.rates, family.norms)]
     for _ in range(1 + FURTHER):
-        settings = [family.setting(*each) for each in wanted]
-        measured = book.utilities(family, [setting for _, setting in settings], FIRST, records)
-        found += [
-            _Trained(family, level, *setting, own)
-            for (level, _, _), setting, own in zip(wanted, settings, measured, strict=True)
-        ]
-        best = [_best(each for each in found if each.level == level) for level in levels]
-        wanted = [each for one in best for each in _beyond(family, one, found)]
+        found += book.trained(family, wanted, FIRST, records)
+        levels = [[each for each in found if each.level == at] for at in range(len(family.levels))]
+        wanted = [point for settings in levels for point in _beyond(family, settings)]
         if not wanted:
             break
     say(f"{family.name}: {len(found)} settings, the best {_best(found).utility.shown}")
     return found
 
 
-def _best(settings: Iterable[_Trained]) -> _Trained:
-    return max(settings, key=lambda each: each.utility.gain)
+def _beyond(family: _Family, settings: Sequence[_Trained]) -> Iterator[Point]:
+    """Yield the points beside the best of a level's settings that is at an end of those tried."""
+    level, rate, norm = _best(settings).point
+    for key, at, tried in (
+        (RATE, rate, [each.rate for each in settings]),
+        (NORM, norm, [each.norm for each in settings]),
+    ):
+        if key in family.open and at in (min(tried), max(tried)):
+            moved = float(f"{at * (STEP[key] if at == max(tried) else 1 / STEP[key]):.3g}")
+            yield (level, moved, norm) if key == RATE else (level, rate, moved)
 
 
-def _beyond(
-    family: _Family, best: _Trained, found: Sequence[_Trained]
-) -> Iterator[tuple[int, float, float]]:
-    """Yield level, rate and norm beside the best of a level that is at an end of those tried."""
-    for key in family.open:
-        ends = sorted(float(each.values[key]) for each in found if each.level == best.level)
-        if (at := float(best.values[key])) in (ends[0], ends[-1]):
-            factor = STEP[key] if at == ends[-1] else 1 / STEP[key]
-            moved = {**best.values, key: float(f"{at * factor:.3g}")}
-            yield best.level, float(moved[RATE]), float(moved[NORM])
-
-
-def _final(
-    screened: Sequence[Sequence[_Trained]], limit: Limit, book: _Book, say: Callable[[str], None]
-) -> list[Candidate]:
-    """Train the best settings anew on all records, and return them with their bounds.
+def _best_of(
+    screened: Sequence[Sequence[_Trained]], limit: Limit
+) -> list[tuple[_Family, list[Point]]]:
+    """Return the settings to train anew, of each family those of the first pass that are best.
 
     screened: every setting of the first pass, of each family.
     """
-    levels = range(len(screened[0][0].family.levels))
     best = [
         [_best(each for each in found if each.level == level) for found in screened]
-        for level in levels
+        for level in range(len(screened[0][0].family.levels))
     ]
     bounds = [_candidate(each[0], limit) for each in best]
-    meeting = [level for level in levels if bounds[level].meets]
+    meeting = [level for level, each in enumerate(bounds) if each.meets]
     loosest = max(meeting, key=lambda level: bounds[level].rho_alpha, default=-1)
     taken = [
         each
         for level, some in enumerate(best)
         for each in (some if level == loosest else rule.fewest_rounds(some)[:1])
     ]
-    candidates = list[Candidate]()
-    for family in [found[0].family for found in screened]:
-        if own := [each for each in taken if each.family is family]:
-            measured = _precise(family, [each.setting for each in own], book)
-            candidates += [
-                _candidate(replace(each, utility=found), limit)
-                for each, found in zip(own, measured, strict=True)
-            ]
-            say(f"{family.name}, all records: {len(own)} settings")
-    return sorted(candidates, key=lambda each: (each.rho_alpha, -each.utility.gain))
+    families = [found[0].family for found in screened]
+    points = [[each.point for each in taken if each.family is family] for family in families]
+    return [(family, own) for family, own in zip(families, points, strict=True) if own]
 
 
-def _every(family: _Family, book: _Book, say: Callable[[str], None]) -> Iterator[Candidate]:
-    wanted = [*itertools.product(range(len(family.levels)), family.rates, family.norms)]
-    settings = [family.setting(*each) for each in wanted]
-    measured = _precise(family, [setting for _, setting in settings], book)
-    say(f"{family.name}: {len(settings)} settings")
-    for (level, _, _), setting, own in zip(wanted, settings, measured, strict=True):
-        yield _candidate(_Trained(family, level, *setting, own), None)
-
-
-def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[utility.Utility]:
-    """Return the utilities of settings from as many trainings as they need to be precise."""
+def _precise(
+    family: _Family, points: Sequence[Point], book: _Book, say: Callable[[str], None]
+) -> list[_Trained]:
+    """Return settings trained on all records, as often as they need to be precise."""
     repeats = FEWEST
     while True:
-        found = book.utilities(family, settings, repeats, start=FIRST)
-        if repeats >= MOST or all(each.is_precise(PRECISE) for each in found):
+        found = book.trained(family, points, repeats, start=FIRST)
+        if repeats >= MOST or all(each.utility.is_precise(PRECISE) for each in found):
+            say(f"{family.name}, all records: {len(found)} settings")
             return found
         repeats *= 2
 
 
 def _candidate(trained: _Trained, limit: Limit | None) -> Candidate:
-    config = trained.setting.config
+    family, setting = trained.family, trained.family.setting(trained.point)
+    config, multiplier = setting.config, setting.noise_multiplier
     at, vantage = config.privacy.delta, config.federation.vantage
-    releases = privacy.describe(config, trained.setting.noise_multiplier)
+    releases = privacy.describe(config, multiplier)
     mechanism = releases.towards(vantage)
     found = identifiability.bounds(mechanism, at, config.privacy.accountant)
     risk = risks.success(mechanism, risks.BASELINE if limit is None else limit.baseline)
+    numbers = {RATE: trained.rate, NORM: trained.norm}
     return Candidate(
-        values=trained.values,
-        noise_multiplier=trained.setting.noise_multiplier,
+        values={**family.levels[trained.level], **family.values, **numbers},
+        noise_multiplier=multiplier,
         epsilon=found.epsilon,
         rho_beta=found.rho_beta,
         rho_alpha=found.rho_alpha,
