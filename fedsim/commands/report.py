@@ -14,8 +14,8 @@ from fedsim.commands.run import answer_of, trained
 from fedsim.commands.settings import Progress, console
 from fedsim.configuration import files as configuration_files
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.reports.tracking.progress import opened, replay
-from fedsim.reports.tracking.trackers import Tracking
+from fedsim.reports.tracking import trackers
+from fedsim.reports.tracking.progress import replay
 
 if TYPE_CHECKING:
     from fedsim.commands.run import Run
@@ -92,7 +92,7 @@ def report(
             f"{next(iter(values))} applies to one report; give one run, then compare the runs"
         )
     if track:
-        return _logged(directories, opened(track), progress)
+        return _logged(directories, trackers.every(track), progress)
     answer = _compared(places, directories) if len(places) > 1 else _again(directories[0], values)
     if open_:
         _open(answer)
@@ -147,13 +147,13 @@ def _compared(places: Sequence[Path], directories: Sequence[RunDirectory]) -> An
 
 
 def _logged(
-    directories: Sequence[RunDirectory], trackers: "Mapping[str, Tracker]", progress: Progress
+    directories: Sequence[RunDirectory], named: "Mapping[str, Tracker]", progress: Progress
 ) -> Answer:
     """Log finished or interrupted runs to trackers, but those that they have."""
     shown, logged = console(progress), list[str]()
     for directory in directories:
-        for place, tracker in trackers.items():
-            tracking = Tracking(directory, tracker, place)
+        for place, tracker in named.items():
+            tracking = trackers.Tracking(directory, tracker, place)
             replay(directory, tracking)
             logged.append(f"{directory.path.name} is in {tracking.name}")
             shown.print(logged[-1], soft_wrap=True, highlight=False)

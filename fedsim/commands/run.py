@@ -299,13 +299,13 @@ def _carried_out(
 ) -> RunDirectory:
     """Carry out a new run or training, or what is left of one; return its directory."""
     from fedsim import experiment  # noqa: PLC0415
-    from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
+    from fedsim.reports.tracking import trackers  # noqa: PLC0415
 
     if simulation:
         from fedsim.federation.runtimes.simulation import require_ray  # noqa: PLC0415
 
         require_ray()
-    named = shown.opened(track)
+    named = trackers.every(track)
     if settings.is_run(config):
         directory = _continued(Path(str(config)), changes, job)
         plan = None
@@ -365,7 +365,7 @@ def _begin(plan: "Plan", console: "Terminal") -> RunDirectory:
             "(privacy.delta)",
             highlight=False,
         )
-    with shown.preparing(console) as searched:
+    with shown.measuring(console, "choosing the challenge", "preparing") as searched:
         return plan.begin(searched)
 
 
@@ -384,10 +384,9 @@ def _execute(
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
         plan.left(directory)  # raises where the rest of the budget does not suffice
     try:
-        watchers = shown.tracking(directory, named)
         with (
             experiment.batch_trainer(workers, console) as trainer,
-            shown.progress(directory, console, watchers),
+            shown.progress(directory, console, named),
         ):
             if simulation:
                 experiment.run_simulated(directory)

@@ -27,7 +27,7 @@ from fedsim.common.strict_json import report_json, strict_json
 from fedsim.configuration import Config
 from fedsim.configuration.files import dump
 from fedsim.reports.kinds.verification import Outcome
-from fedsim.reports.tracking.progress import preparing
+from fedsim.reports.tracking.progress import measuring
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
 
@@ -185,7 +185,7 @@ def test_a_notebook_is_shown_progress(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)  # without which Rich says what it lacks
     with (
         pytest.warns(UserWarning, match="ipywidgets"),
-        preparing(Console(file=StringIO(), force_jupyter=True)) as searched,
+        measuring(Console(file=StringIO(), force_jupyter=True), "training") as searched,
     ):
         searched(0.5)
 

@@ -1,10 +1,10 @@
-"""The progress of a run on the terminal, and its summary at the end."""
+"""The progress of a run on the terminal, and those who follow its events."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -24,20 +24,16 @@ from fedsim.common.secrets_in_text import without_password
 from fedsim.configuration.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.document.wording import percent, span
-from fedsim.reports.tracking import trackers
-from fedsim.reports.tracking.course import Course, Event, after
-from fedsim.reports.tracking.trackers import Tracker, Tracking
+from fedsim.reports.tracking.trackers import Event, Tracker, Tracking
 
-PAUSE = 0.2
+PAUSE, MINUTE = 0.2, 60.0
 
 
 class Watcher(Protocol):
     name: str
-    from_the_beginning: bool
-    """Whether it also receives the earlier events of a resumed run."""
 
-    def see(self, event: Event, course: Course) -> None:
-        """Take note of an event."""
+    def see(self, event: Event, new: bool) -> None:
+        """Take note of an event; new: whether it is none of those before a run was resumed."""
 
     def leave(self, finished: bool) -> None:
         """Take note of the end, also after an error or Ctrl-C."""
@@ -55,14 +51,13 @@ def following(
     stop, finished, before = threading.Event(), False, directory.events_size()
 
     def follow(watcher: Watcher) -> None:
-        course, position = Course(), 0
+        position = 0
         try:
             while True:
                 ending = stop.is_set()
                 for event, behind in directory.events(position):
-                    course, position = after(course, event), behind
-                    if behind > before or watcher.from_the_beginning:
-                        watcher.see(event, course)
+                    position = behind
+                    watcher.see(event, behind > before)
                 if ending:
                     break
                 stop.wait(PAUSE)
@@ -86,26 +81,14 @@ def following(
 
 
 def replay(directory: RunDirectory, watcher: Watcher) -> None:
-    course = Course()
     for event, _ in directory.events():
-        course = after(course, event)
-        watcher.see(event, course)
+        watcher.see(event, True)
     watcher.leave(directory.finished)
 
 
-def opened(places: Sequence[str] | None) -> dict[str, Tracker]:
-    """Return the trackers of --track, by their places."""
-    return {place: trackers.opened(place) for place in places or ()}
-
-
-def tracking(directory: RunDirectory, named: Mapping[str, Tracker]) -> list[Watcher]:
-    return [Tracking(directory, tracker, place) for place, tracker in named.items()]
-
-
-MINUTE = 60.0
-
-
 class ProgressSteps(Progress):
+    """A bar on a terminal; elsewhere a line a minute."""
+
     def __init__(self, *columns: ProgressColumn, console: Console) -> None:
         hidden = not (console.is_terminal or console.is_jupyter)
         super().__init__(*columns, console=console, transient=True, disable=console.quiet or hidden)
@@ -120,9 +103,19 @@ class ProgressSteps(Progress):
 
 
 @contextmanager
+def measuring(console: Console, what: str, before: str = "") -> Iterator[Callable[[float], None]]:
+    """Yield a function that shows the share of a work that is done; before: shown until then."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with ProgressSteps(*columns, TimeElapsedColumn(), console=console) as bar:
+        task = bar.add_task(before or what, total=None if before else 1.0)
+        yield lambda share: bar.update(task, description=what, total=1.0, completed=share)
+
+
+@contextmanager
 def progress(
-    directory: RunDirectory, console: Console, watchers: Sequence[Watcher] = ()
+    directory: RunDirectory, console: Console, named: Mapping[str, Tracker] = MappingProxyType({})
 ) -> Iterator[None]:
+    """Show the progress of a run, and write it to trackers, by their places."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),  # of a file
@@ -132,86 +125,98 @@ def progress(
         TimeRemainingColumn(),
     )
     config = directory.config
-    training, rounds = config.run.job == "training", config.training.rounds
+    tracking = [Tracking(directory, tracker, place) for place, tracker in named.items()]
     with ProgressSteps(*columns, console=console) as bar:
-        task = bar.add_task("starting", total=planned_steps(config.trials, rounds), rounds=rounds)
-        with following(
-            directory, [ProgressBar(bar, task, config.trials, training), *watchers], console
-        ):
+        shown = ProgressBar(bar, config.trials, config.training.rounds, config.run.job)
+        with following(directory, [shown, *tracking], console):
             yield
 
 
-@contextmanager
-def preparing(console: Console) -> Iterator[Callable[[float], None]]:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with ProgressSteps(*columns, console=console) as bar:
-        task = bar.add_task("preparing", total=None)
-        yield lambda fraction: bar.update(
-            task, description="choosing the challenge", total=1, completed=fraction
-        )
-
-
-@contextmanager
-def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with ProgressSteps(*columns, TimeElapsedColumn(), console=console) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda fraction: bar.update(task, completed=fraction)
-
-
-def planned_steps(trials: TrialsConfig, rounds: int) -> int:
-    """Return the length of the progress bar: the rounds of every batch, and its conclusion."""
-    return -(-trials.count // trials.batch) * (rounds + 1)
-
-
-@dataclass(frozen=True)
 class ProgressBar:
-    bar: Progress
-    task: TaskID
-    trials: TrialsConfig
-    training: bool
-    name = "the progress bar"
-    from_the_beginning = False
-    absent: set[str] = field(default_factory=set)
+    """The bar of a run: a step for each round of every batch of trials, and one for its end."""
 
-    def see(self, event: Event, course: Course) -> None:
+    name = "the progress bar"
+
+    def __init__(self, bar: Progress, trials: TrialsConfig, rounds: int, job: str) -> None:
+        self._bar, self._trials, self._training = bar, trials, job == "training"
+        self._said: set[str] = set()
+        self._round: Event = {}
+        self._batch: Event = {}
+        self._task = bar.add_task("starting")
+        self._plan(rounds)
+
+    def _plan(self, rounds: int) -> None:
+        self._per_batch = rounds + 1
+        batches = -(-self._trials.count // self._trials.batch)
+        self._bar.update(self._task, total=batches * self._per_batch)
+
+    def see(self, event: Event, new: bool = True) -> None:
         if "rounds" in event:
-            rounds = event["rounds"]
-            total = planned_steps(self.trials, rounds)
-            self.bar.update(self.task, total=total, rounds=rounds)
+            self._plan(event["rounds"])
+            self._batch = {}  # a resumed run repeats the events of its finished batches
+        if event.get("phase") == "batch":
+            self._batch, self._round = event, self._round | {"round": self._per_batch - 1}
+        elif "round" in event and "trials" in event:
+            self._round = self._round | event | {"epsilon": event.get("epsilon")}
+        if new:
+            self._show(event)
+
+    def _show(self, event: Event) -> None:
+        console = self._bar.console
         if "waiting" in event:
             # Shown without a bar too: an operator has to look at a machine.
             why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
-            warn(self.bar.console, f"still waiting for {event['waiting']}{why}")
-        elif event.get("busy"):
-            named = str(event["busy"])
-            if not (self.bar.console.quiet and named in self.absent):
-                self.absent.add(named)
-                warn(self.bar.console, f"no answer yet from {course.busy_text}")
+            warn(console, f"still waiting for {event['waiting']}{why}")
+        elif busy := event.get("busy"):
+            if self._first(str(busy)) or not console.quiet:
+                seconds = event.get("seconds", 0)
+                warn(console, f"no answer yet from {_clients(busy)}, for {seconds:.0f} s")
         elif event.get("dropped") is not None:
             reason = event["reason"].rstrip(".")
-            if reason not in self.absent:
-                self.absent.add(reason)
-                self.bar.console.print(f"{reason}; {event['of']} goes on without it", markup=False)
+            if self._first(reason):
+                console.print(f"{reason}; {event['of']} goes on without it", markup=False)
         elif "uncompared" in event:
-            several = "s" * (len(event["uncompared"]) > 1)
-            clients = ", ".join(map(str, event["uncompared"]))
-            self.bar.console.print(
-                f"the data of client{several} {clients} were compared by place and shape only, "
-                "not by content",
+            console.print(
+                f"the data of {_clients(event['uncompared'])} were compared by place and shape "
+                "only, not by content",
                 markup=False,
             )
         elif "trials" in event:
-            first = event["trials"][0]
-            per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
-            begun = first // self.trials.batch * per_batch
-            done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
-            self.bar.update(self.task, completed=done, description=worded(course, self.training))
+            begun = event["trials"][0] // self._trials.batch * self._per_batch
+            done = begun + event.get("round", self._per_batch - 1) + ("phase" in event)
+            self._bar.update(self._task, completed=done, description=self._words(event["trials"]))
         elif "phase" in event:  # other events are a client's or an auditor's
-            self.bar.update(self.task, description=event["phase"])
+            self._bar.update(self._task, description=event["phase"])
+
+    def _first(self, text: str) -> bool:
+        first = text not in self._said
+        self._said.add(text)
+        return first
+
+    def _words(self, trials: Sequence[int]) -> str:
+        now, batch = self._round, self._batch
+        words = [f"round {now.get('round')}"]
+        if not self._training:
+            words = [f"trials {trials[0]}-{trials[1] - 1}"]
+        if batch.get("advantage") is not None:
+            between = span(batch.get("advantage_interval"), "{:.2f}".format)
+            words.append(f"advantage {batch['advantage']:.2f}{f' ({between})' * bool(between)}")
+        if batch.get("belief") is not None:
+            words.append(f"worst belief {percent(batch['belief'])}")
+        for name in ("balanced_accuracy", "accuracy"):
+            if now.get(name) is not None:
+                words.append(f"{name.replace('_', ' ')} {percent(now[name])}")
+                break
+        if self._training and now.get("epsilon") is not None:
+            words.append(f"ε {now['epsilon']:.3g}")
+        return ", ".join(words)
 
     def leave(self, finished: bool) -> None:
         """Do nothing: the bar ends with its `with` block."""
+
+
+def _clients(numbers: Sequence[int]) -> str:
+    return f"client{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
 def warn(console: Console, text: str) -> None:
@@ -221,19 +226,3 @@ def warn(console: Console, text: str) -> None:
         console.print(text, markup=False, highlight=False)
     finally:
         console.quiet = quiet
-
-
-def worded(course: Course, training: bool) -> str:
-    first, last = course.trials
-    words = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
-    if (advantage := course.look.advantage) is not None:
-        between = span(course.look.interval, "{:.2f}".format)
-        words.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
-    if (belief := course.look.belief) is not None:
-        words.append(f"worst belief {percent(belief)}")
-    if course.accuracy is not None:
-        name, share = course.accuracy
-        words.append(f"{name} {percent(share)}")
-    if training and course.epsilon is not None:
-        words.append(f"ε {course.epsilon:.3g}")
-    return ", ".join(words)

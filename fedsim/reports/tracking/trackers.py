@@ -3,8 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,24 +12,17 @@ from fedsim.common import installation, private_files
 from fedsim.common.secrets_in_text import without_password
 from fedsim.configuration import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
-from fedsim.reports.tracking.course import Course, Event
 
 EXPERIMENT, IDENTITY = "fedsim", "fedsim.identity"
 """MLflow's experiment, and the tag by which a resumed run finds its record."""
 
 WHY = 200
+Event = dict[str, Any]
 Numbers = dict[str, float | None]
 
 
-@dataclass(frozen=True)
-class TrackedSubject:
-    name: str
-    identity: str
-    parameters: Mapping[str, Scalar]
-
-
 class Tracker(Protocol):
-    def begin(self, subject: TrackedSubject) -> bool:
+    def begin(self, name: str, identity: str, parameters: Mapping[str, Scalar]) -> bool:
         """Begin a run, or write it anew; return False for one that it has, finished."""
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
@@ -72,24 +64,21 @@ class MlflowTracker:
             why = " ".join(without_password(str(error)).split())[:WHY]
             raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
-    def begin(self, subject: TrackedSubject) -> bool:
+    def begin(self, name: str, identity: str, parameters: Mapping[str, Scalar]) -> bool:
         client, found = self._client, self._client.get_experiment_by_name(EXPERIMENT)
-        number = (
-            client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
-            if found is None
-            else found.experiment_id
-        )
-        runs = client.search_runs([number], f"tags.`{IDENTITY}` = '{subject.identity}'")
-        if runs:
+        if found is None:
+            number = client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
+        else:
+            number = found.experiment_id
+        if runs := client.search_runs([number], f"tags.`{IDENTITY}` = '{identity}'"):
             self._run = runs[0].info.run_id
             if runs[0].info.status == "FINISHED":
                 return False
             client.update_run(self._run, status="RUNNING")
             return True
-        tags = {IDENTITY: subject.identity}
-        self._run = client.create_run(number, run_name=subject.name, tags=tags).info.run_id
-        for name, value in subject.parameters.items():
-            client.log_param(self._run, name, value)
+        self._run = client.create_run(number, run_name=name, tags={IDENTITY: identity}).info.run_id
+        for key, value in parameters.items():
+            client.log_param(self._run, key, value)
         return True
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
@@ -109,9 +98,9 @@ class TensorBoardTracker:
         self._writers, self._folder = SummaryWriter, folder(place)
         self._writer: Any = None
 
-    def begin(self, subject: TrackedSubject) -> bool:
+    def begin(self, name: str, identity: str, parameters: Mapping[str, Scalar]) -> bool:
         """Begin a new event file, which replaces the one of an earlier process."""
-        own = self._folder / f"{subject.name}-{subject.identity[:8]}"
+        own = self._folder / f"{name}-{identity[:8]}"
         self._writer = self._writers(str(own), purge_step=0)
         return True
 
@@ -129,6 +118,11 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
     "mlflow": MlflowTracker,
 }
 """Trackers by their names in --track; each is made from the text after the colon."""
+
+
+def every(targets: Sequence[str] | None) -> dict[str, Tracker]:
+    """Return the trackers of --track, by their places."""
+    return {target: opened(target) for target in targets or ()}
 
 
 def opened(target: str) -> Tracker:
@@ -164,15 +158,15 @@ def parameters(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 class Tracking:
-    from_the_beginning = True
+    """Writes the events of a run, and at its end its headline, to a tracker."""
 
     def __init__(self, directory: RunDirectory, tracker: Tracker, name: str) -> None:
         self.name = without_password(name)
         self._directory, self._tracker = directory, tracker
         self._writes: bool | None = None
 
-    def see(self, event: Event, course: Course) -> None:
-        self._log(*logged(event, course), event["time"])
+    def see(self, event: Event, new: bool) -> None:
+        self._log(*logged(event), event["time"])
 
     def leave(self, finished: bool) -> None:
         if finished:
@@ -182,11 +176,8 @@ class Tracking:
             self._tracker.end(finished)
 
     def _log(self, values: Numbers, step: int, time: float) -> None:
-        known = {
-            name: float(value)
-            for name, value in values.items()
-            if value is not None and math.isfinite(value)
-        }
+        numbers = ((name, value) for name, value in values.items() if value is not None)
+        known = {name: float(value) for name, value in numbers if math.isfinite(value)}
         if known and self._begun():
             self._tracker.log(known, step, time)
 
@@ -194,8 +185,8 @@ class Tracking:
         """Return whether the tracker writes this run; the first call begins."""
         if self._writes is None:
             path, values = self._directory.path, to_run_config(self._directory.config)
-            subject = TrackedSubject(path.name, self._directory.identity, parameters(values))
-            self._writes = self._tracker.begin(subject)
+            identity = self._directory.identity
+            self._writes = self._tracker.begin(path.name, identity, parameters(values))
         return self._writes
 
 
@@ -203,7 +194,7 @@ OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsil
 """All follow from released sums and public records, for a training too."""
 
 
-def logged(event: Event, course: Course) -> tuple[Numbers, int]:
+def logged(event: Event) -> tuple[Numbers, int]:
     """Return the numbers that an event adds to the series, with their step.
 
     `round/...` has the first batch of trials, by round. `trials/...` has all finished trials, by
@@ -211,15 +202,14 @@ def logged(event: Event, course: Course) -> tuple[Numbers, int]:
     """
     if "round" in event and event.get("trials", [1])[0] == 0:
         return {f"round/{name}": event.get(name) for name in OF_A_ROUND}, event["round"]
-    look = course.look
-    if event.get("phase") != "batch" or look.advantage is None:
+    if event.get("phase") != "batch" or event.get("advantage") is None:
         return {}, 0
-    numbers = _advantage(look.advantage, look.interval)
-    numbers |= {"worst_belief": look.belief, "accuracy": look.accuracy}
-    return {f"trials/{name}": value for name, value in numbers.items()}, look.trials
+    numbers = _advantage(event["advantage"], event.get("advantage_interval"))
+    numbers |= {"worst_belief": event.get("belief"), "accuracy": event.get("accuracy")}
+    return {f"trials/{name}": value for name, value in numbers.items()}, event["trials"][1]
 
 
-def _advantage(value: float | None, interval: tuple[float, float] | None) -> Numbers:
+def _advantage(value: float | None, interval: Sequence[float] | None) -> Numbers:
     low, high = interval or (None, None)
     return {"advantage": value, "advantage_low": low, "advantage_high": high}
 

@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedsim import __version__
-from fedsim.reports.tracking.course import Course, after
-from fedsim.reports.tracking.progress import ProgressBar, planned_steps, preparing, worded
+from fedsim.reports.tracking.progress import ProgressBar, measuring
 
 
 def test_a_run_leaves_a_report_and_can_be_repeated(fedsim, experiment, tmp_path):
@@ -400,8 +399,7 @@ def test_what_a_killed_process_released_stays_in_the_account(source, experiment,
 def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(small):
     config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
-    task = bar.add_task("", total=planned_steps(config.trials, 30), rounds=30)
-    shown, course = [], Course()
+    seen, shown = ProgressBar(bar, config.trials, 30, "campaign"), []
     for event in [
         {"phase": "training", "rounds": 2},
         {"round": 1, "trials": [0, 4], "epsilon": 0.5, "accuracy": 0.25},
@@ -410,24 +408,22 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(smal
         {"round": 2, "trials": [4, 8], "epsilon": 0.75, "accuracy": 0.1},
         {"phase": "batch", "trials": [4, 8]},
     ]:
-        course = after(course, {"time": 0.0, **event})
-        ProgressBar(bar, task, config.trials, False).see(event, course)
+        seen.see(event)
         shown.append((bar.tasks[0].completed, bar.tasks[0].description))
     assert [done for done, _ in shown] == [0, 1, 2, 3, 5, 6]
     assert bar.tasks[0].total == 6
     assert shown[1][1] == "trials 0-3, accuracy 25.0%"
     assert shown[4][1] == "trials 4-7, advantage 0.50, worst belief 75.0%, accuracy 10.0%"
-    assert worded(course, training=True).endswith("ε 0.75")
 
 
 def test_a_client_that_stays_away_is_named_once_where_no_bar_is_shown(small):
     said = StringIO()
     progress = Progress(console=Console(file=said, width=200), disable=True)
-    bar = ProgressBar(progress, progress.add_task("", total=9, rounds=9), small().trials, False)
+    bar = ProgressBar(progress, small().trials, 9, "campaign")
     for round in (4, 5):
         away = {"dropped": 2, "of": f"round {round}", "reason": "client 2 failed: it is gone."}
-        bar.see({"time": 0.0, **away}, Course())
-    bar.see({"time": 0.0, "dropped": None, "of": "round 5", "reason": "a stranger"}, Course())
+        bar.see(away)
+    bar.see({"dropped": None, "of": "round 5", "reason": "a stranger"})
     assert said.getvalue() == "client 2 failed: it is gone; round 4 goes on without it\n"
 
 
@@ -488,12 +484,13 @@ def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
 def test_a_search_for_the_challenge_shows_how_far_it_is(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")  # rich draws no bars on a dumb one
     shown = StringIO()
-    with preparing(Console(file=shown, force_terminal=True, width=100)) as searched:
+    console = Console(file=shown, force_terminal=True, width=100)
+    with measuring(console, "choosing the challenge", "preparing") as searched:
         searched(0.5)
     assert "preparing" in shown.getvalue()
     assert "choosing the challenge" in shown.getvalue()
     silent = StringIO()
-    with preparing(Console(file=silent)) as searched:  # no terminal
+    with measuring(Console(file=silent), "choosing the challenge") as searched:  # no terminal
         searched(0.5)
     assert not silent.getvalue().strip()
 

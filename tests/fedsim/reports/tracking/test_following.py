@@ -7,23 +7,20 @@ from rich.console import Console
 
 from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.reports.tracking.course import Course
 from fedsim.reports.tracking.progress import following
 
 
 class Noting:
     name = "noting"
 
-    def __init__(self, from_the_beginning=False, failing=False):
-        self.from_the_beginning, self.failing = from_the_beginning, failing
-        self.rounds: list[int | None] = []
-        self.last, self.finished = Course(), False
+    def __init__(self, failing=False):
+        self.failing, self.finished = failing, False
+        self.rounds: list[tuple[int | None, bool]] = []
 
-    def see(self, event, course):
+    def see(self, event, new):
         if self.failing:
             raise OSError("the disk is full")
-        self.rounds.append(event.get("round"))
-        self.last = course
+        self.rounds.append((event.get("round"), new))
 
     def leave(self, finished):
         self.finished = finished
@@ -36,15 +33,13 @@ def directory(tmp_path):
     return made
 
 
-def test_a_resumed_run_is_shown_from_where_it_goes_on_or_from_the_beginning(directory):
+def test_of_a_resumed_run_all_is_seen_and_it_is_said_what_is_new(directory):
     directory.log_event(phase="training", rounds=2)
-    new, all_of_it = Noting(), Noting(from_the_beginning=True)
-    with following(directory, [new, all_of_it], Console(file=StringIO())):
+    watcher = Noting()
+    with following(directory, [watcher], Console(file=StringIO())):
         directory.log_event(round=2, trials=[0, 2])
-    assert (new.rounds, all_of_it.rounds) == ([2], [1, None, 2])
-    assert new.last.rounds == 2  # known, if not shown
-    assert new.finished
-    assert all_of_it.finished
+    assert watcher.rounds == [(1, False), (None, False), (2, True)]
+    assert watcher.finished
 
 
 def test_a_watcher_that_fails_is_named_and_the_others_and_the_run_go_on(directory):
@@ -52,7 +47,7 @@ def test_a_watcher_that_fails_is_named_and_the_others_and_the_run_go_on(director
     with following(directory, [Noting(failing=True), other], Console(file=said)):
         directory.log_event(round=2, trials=[0, 2])
     assert said.getvalue() == "noting is no longer written: the disk is full\n"
-    assert other.rounds == [2]
+    assert other.rounds[-1] == (2, True)
 
 
 def test_a_run_that_fails_has_not_finished(directory):
@@ -63,4 +58,4 @@ def test_a_run_that_fails_has_not_finished(directory):
     ):
         directory.log_event(round=2, trials=[0, 2])
         raise KeyboardInterrupt
-    assert (watcher.rounds, watcher.finished) == ([2], False)
+    assert (watcher.rounds[-1], watcher.finished) == ((2, True), False)

@@ -13,13 +13,13 @@ from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking import trackers
 from fedsim.reports.tracking.progress import following
-from fedsim.reports.tracking.trackers import TRACKERS, TrackedSubject, Tracking, opened
+from fedsim.reports.tracking.trackers import TRACKERS, Tracking, opened
 
-RUN = TrackedSubject("digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"})
+RUN = "digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"}
 
 
 def _write(tracker, first, last, finished=True):
-    there = tracker.begin(RUN)
+    there = tracker.begin(*RUN)
     for step in range(first, last + 1):
         tracker.log({"round/accuracy": step / 10}, step, 1.7e9 + step)
     tracker.end(finished)
@@ -52,7 +52,7 @@ def test_mlflow_goes_on_with_a_resumed_run_and_sends_nobody_else_anything(tmp_pa
     place = f"mlflow:{tmp_path / 'flow'}"
     assert _write(opened(place), 0, 2, finished=False)
     assert _write(opened(place), 3, 3)
-    assert not opened(place).begin(RUN)
+    assert not opened(place).begin(*RUN)
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'flow' / 'mlflow.db'}")
     (run,) = client.search_runs([client.get_experiment_by_name("fedsim").experiment_id])
@@ -75,7 +75,7 @@ def test_the_password_of_a_server_is_said_by_nobody(tmp_path, monkeypatch, capsy
         def __init__(self, uri):
             self.uri = uri
 
-        def begin(self, subject):
+        def begin(self, *run):
             raise OSError(f"no route to {self.uri}/api")
 
     monkeypatch.setitem(trackers.TRACKERS, "mlflow", Refusing)
