@@ -37,7 +37,7 @@ HELD = {
     "fedsim/federation": 7_800,
     "fedsim/deployment": 2_200,
     "fedsim/audits": 11_700,
-    "fedsim/reports": 7_300,
+    "fedsim/reports": 6_800,
     "fedsim/studies": 4_600,
     "fedsim/commands": 4_800,
     "papers": 6_800,
