@@ -259,29 +259,42 @@ def _made(words):
             assert run(made).exit_code == 0
 
 
+def _run_here():
+    """Return each page with the commands that run here and stand on no page before it."""
+    seen, pages = set(), []
+    for page in CURRENT:
+        found = {}
+        for line in _commands(page.read_text()):
+            words = [STAND_INS.get(word, word) for word in shlex.split(line)[1:]]
+            words = [word for word in words if word]
+            if not ELSEWHERE.search(line) and len(words) >= 2 + (words[0] == "deploy"):
+                found.setdefault(" ".join(words), words)
+        if new := [found[each] for each in found if each not in seen]:
+            pages.append(pytest.param(new, id=str(page.relative_to(ROOT))))
+        seen |= found.keys()
+    return pages
+
+
 @pytest.mark.slow
-@_on_pages(_commands, CURRENT)
-def test_the_commands_of_a_page_run_in_small_sizes(page, found, tmp_path, monkeypatch):
+@pytest.mark.parametrize("commands", _run_here())
+def test_the_commands_of_a_page_run_in_small_sizes(commands, tmp_path, monkeypatch):
     """What a page calls bad input, or has no result, is no example."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("fedsim.reports.page.Pictures.drawn", {})
     _laid_out(tmp_path)
-    for line in dict.fromkeys(found):
-        words = [STAND_INS.get(word, word) for word in shlex.split(line)[1:]]
-        words = [word for word in words if word]
-        if ELSEWHERE.search(line) or len(words) < 2 + (words[0] == "deploy"):
-            continue
+    for words in commands:
         if "--trials" in words:
             del words[(at := words.index("--trials")) : at + 2]
         _made(words)
         is_run = Path(words[1], "config.toml").exists()
         small = [] if is_run or words[1].endswith(".csv") else SMALL.get(words[0], [])
+        line = " ".join(words)
         small = [each for each in small if f"--over {each.partition('=')[0]}" not in line]
         result = run([*words, *small])
         # A search in a small size may find nothing.
         fine = (0, 1, 3, 4) if words[0] == "choose" else (0, 3, 4)
-        assert result.exit_code in fine, (line, result.stderr)
+        assert result.exit_code in fine, (words, result.stderr)
 
 
 PROMPT = re.compile(r"^ *\$ (fedsim account [^\n]*)\n((?: +[^ $\n][^\n]*\n)+)", re.M)

@@ -1,11 +1,8 @@
 """What holds for every kind of result: its JSON, its pages, its resumption, its verification."""
 
 import json
-import os
+import multiprocessing
 import re
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from html import unescape
@@ -17,6 +14,10 @@ from .corpus import KINDS, Played, fedsim, play, values
 RESUMABLE = [kind.name for kind in KINDS.values() if kind.resumes]
 QUICK = ("digits", "train-digits", "budget")
 """Kinds that are killed in every run of the tests; the others in the slow ones."""
+
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(["tests.corpus", "fedsim.commands.run", "fedsim.server_app"])
+"""Processes that have imported what they need when they begin."""
 
 GAPS = re.compile(r"\b(?:nan|NaN|inf|None|null|undefined)\b|\{\}|\[\]|\{\{|\}\}|<[a-z_]+ object at")
 SPOKEN = re.compile(r"(?s)<(script|style|svg|pre|code)\b.*?</\1>|<[^>]+>")
@@ -111,16 +112,13 @@ def _array(key):
 
 def _killed(kind, folder):
     """Start a command in a process of its own, and kill it once a round has been charged."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedsim", *kind.commands[0]], cwd=folder, env=environment
-    )
+    process = FRESH.Process(target=fedsim, args=(kind.commands[0], folder))
+    process.start()
     ledger = folder / kind.resumes / "ledger.jsonl"
-    while process.poll() is None:
+    while process.is_alive():
         if ledger.exists() and ledger.read_bytes().count(b"\n") >= 2:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
         time.sleep(0.002)
-    process.wait()
     assert not (folder / kind.resumes / "report.json").exists(), "it ended before it was killed"
 
 

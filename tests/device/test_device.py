@@ -28,24 +28,23 @@ ALLOWED = 1.1
 @pytest.mark.device
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.long) for name in cases()],
+    "names",
+    [OFTEN, pytest.param(tuple(cases().keys() - {*OFTEN}), marks=pytest.mark.long)],
+    ids=["often", "others"],
 )
-def test_a_device_computes_what_the_cpu_computes(name):
-    done = subprocess.run(
-        [sys.executable, HERE, "--only", name, "--json"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    found = json.loads(done.stdout)
-    assert found["verdict"] != "fails", found["said"]
-    assert not found["mixes"], "an operator met tensors of the CPU"
-    assert not found["draws"], "random numbers come from the seed, never from the device"
-    equal = found["verdict"] == "yes"
-    assert equal or (name in OTHER_SUMS and found["verdict"].startswith("to ")), found["unlike"]
-    assert found["launches"] > 0, "nothing was computed on the device"
-    for what, most in COSTS[name].items():
-        assert found[what] <= ALLOWED * most, f"more {what}, most at {found['waiting'][:5]}"
+def test_a_device_computes_what_the_cpu_computes(names):
+    """All kinds in one process, which forks for each side."""
+    command = [sys.executable, HERE, "--only", *sorted(names), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    found = {each["kind"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert sorted(found) == sorted(names), done.stderr
+    for name, each in found.items():
+        assert each["verdict"] != "fails", (name, each["said"])
+        assert not each["mixes"], f"{name}: an operator met tensors of the CPU"
+        assert not each["draws"], f"{name}: random numbers come from the seed alone"
+        equal = each["verdict"] == "yes"
+        close = name in OTHER_SUMS and each["verdict"].startswith("to ")
+        assert equal or close, (name, each["unlike"])
+        assert each["launches"] > 0, f"{name}: nothing was computed on the device"
+        for what, most in COSTS[name].items():
+            assert each[what] <= ALLOWED * most, f"{name}: more {what}, at {each['waiting'][:5]}"

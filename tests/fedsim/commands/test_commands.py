@@ -85,42 +85,6 @@ def test_a_shell_completes_commands_and_options(shell):
         assert word in script
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["acount"], "there is no command 'acount'; did you mean account?"),
-        (["deploy", "stat"], "did you mean status?"),
-        (["deploy", "zzzz"], "give one of init, check, register"),
-        (["run", "digit"], "no configuration file 'digit'; did you mean digits?"),
-        (["run"], "fedsim run --help"),
-        (["run", "digits", "--wokers", "2"], "Did you mean --workers?"),
-        (["run", "digits", "--workers", "many"], "is no whole number"),
-        (["run", "digits", "--workers", "2", "--simulation"], "exclude each other"),
-        (["run", "digits", "--insecure"], "need --cluster"),
-        (["run", "digits", "trials.cuont=4"], "did you mean 'trials.count'?"),
-        (["run", "digits", "trials"], "is not KEY=VALUE"),
-        (["run", "digits", "model.name=mine:Net"], "--allow-code mine:Net"),
-        (["account", "--trust", "srver"], 'Choose from: "central", "local", "distributed"'),
-        (["audit", "gone.py:train"], "there is no file 'gone.py'"),
-        (["audit", "gone"], "cannot read"),
-        (["audit", "mine.py"], "name it, as in mine.py:train"),
-        (["audit", "x.fedt", "--patience", "3"], "needs --follow"),
-        (["audit", "x.fedt", "--guesses", "3"], "is for scores"),
-        (["attack", "digits", "--prior", "data"], "add --column"),
-        (["attack", "digits", "--column", "label", "--candidates", "3"], "are both given"),
-        (["choose", "digits"], "give --max-belief"),
-        (["data", "digits", "--label", "x"], "are for a table"),
-        (["init", "--data", "gone.csv"], "'gone.csv' does not exist"),
-        (["report"], "needs a run directory"),
-        (["config", "rho-bta"], "did you mean privacy.rho-beta?"),
-    ],
-)
-def test_a_mistake_is_one_line_that_names_what_to_type(fedsim, words, said):
-    status, out, err = fedsim(*words)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert said in err
-
-
 def test_a_key_is_explained_by_its_last_name_where_that_is_the_only_one(fedsim):
     status, out, _ = fedsim("config", "rho-beta")
     assert status == 0

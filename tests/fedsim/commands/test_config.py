@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from fedsim.configuration import KNOWN_KEYS, Config, documentation, to_run_config
 
 LINES = {ord(each): " " for each in "│┌┐└┘─┬┴"}
@@ -49,16 +47,6 @@ def test_an_explanation_has_type_values_and_default(fedsim):
     _, out, _ = fedsim("config", "privacy.delta")
     said = " ".join(out.translate(LINES).split())
     assert "Type number Values above 0 and below 1 Default 0.0005" in said
-
-
-@pytest.mark.parametrize(
-    ("wrong", "meant"),
-    [("privacy.delt", "privacy.delta"), ("sampling-rate", "training.sampling-rate")],
-)
-def test_a_wrong_key_is_one_line_that_names_what_is_near(wrong, meant, fedsim):
-    status, out, err = fedsim("config", wrong)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert f"did you mean {meant}" in err
 
 
 def test_a_bundled_configuration_goes_by_its_name_where_there_is_no_such_file(

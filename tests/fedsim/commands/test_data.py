@@ -72,26 +72,6 @@ def test_a_key_is_shown_with_the_values_of_every_client(fedsim, experiment):
     assert f"{held[0]} values; " in " ".join(fedsim(experiment, *key)[1].split())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "wrong"),
-    [
-        (["data.name=digits"], "changes need a configuration"),
-        (["no.toml"], "no configuration file 'no.toml'"),
-        (["EXPERIMENT", "data.name=digit"], "did you mean 'digits'?"),
-        (["EXPERIMENT", "federation.partition=quantiy"], "did you mean 'quantity'?"),
-        (["EXPERIMENT", "federation.partition=key"], "name one of them"),
-        (["EXPERIMENT", "federation.partition-key=label"], "'iid', which does not use it"),
-        (["EXPERIMENT", "federation.clients=25"], "25 clients need a record each"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(fedsim, experiment, arguments, wrong):
-    given = [str(experiment) if argument == "EXPERIMENT" else argument for argument in arguments]
-    status, out, err = fedsim(*given)
-    assert (status, out) == (2, "")
-    assert wrong in err
-    assert err.count("\n") == 1
-
-
 OWN = """
 [data]
 name = "own"

@@ -36,18 +36,6 @@ def test_init_writes_a_kit_for_the_given_address(fedsim, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["a.example:0", "a.example:x", ":8443", "a b", "a;b", "::1", ".", "a..b", "999.1.1.1"],
-)
-def test_an_address_that_is_none_is_refused(fedsim, tmp_path, address):
-    status, _, err = fedsim("deploy", "init", tmp_path / "kit", "--server-address", address)
-    assert status == 2
-    assert len(err.splitlines()) == 1
-    assert "is not HOST or HOST:PORT" in err
-    assert not (tmp_path / "kit").exists()
-
-
 def test_a_certificate_is_renewed_where_the_kit_is(fedsim, tmp_path):
     command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
     assert fedsim(*command, "--days", 5)[0] == 0
@@ -56,29 +44,6 @@ def test_a_certificate_is_renewed_where_the_kit_is(fedsim, tmp_path):
     assert (status, out.splitlines()[0].endswith(f"server.crt: valid until {end:%F}")) == (0, True)
     status, _, err = fedsim("deploy", "renew", tmp_path / "kit" / "server")
     assert (status, len(err.splitlines())) == (2, 1)
-
-
-def test_a_listening_address_that_is_none_is_refused(fedsim, tmp_path):
-    command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
-    status, _, err = fedsim(*command, "--listen", "a; touch pwned")
-    assert status == 2
-    assert len(err.splitlines()) == 1
-    assert "--listen 'a; touch pwned' is not an IP address" in err
-    assert not (tmp_path / "kit").exists()
-
-
-def test_an_existing_directory_is_refused(fedsim, tmp_path):
-    status, _, err = fedsim("deploy", "init", tmp_path, "--server-address", "a.example")
-    assert status == 2
-    assert "name a new directory" in err
-    assert not list(tmp_path.iterdir())
-
-
-def test_two_services_on_one_port_are_refused(fedsim, tmp_path):
-    status, _, err = fedsim(
-        "deploy", "init", tmp_path / "kit", "--server-address", "a.example:8000"
-    )
-    assert (status, "--superlink-port" in err) == (2, True)
 
 
 def test_check_says_by_its_status_and_in_json_what_is_wrong(fedsim, tmp_path, monkeypatch):

@@ -59,14 +59,6 @@ def test_a_report_is_held_to_other_conditions_later(fedsim, experiment, tmp_path
     assert "Gate shut: cannot tell whether missed > 0: it was not measured" in said
 
 
-def test_nothing_is_run_for_a_condition_that_is_none(fedsim, experiment, tmp_path):
-    status, _, said = fedsim(
-        "run", experiment, "--out", tmp_path / "run", "--fail-if", "advantag > 0"
-    )
-    assert status == 2 and "it has accuracy, advantage, " in said
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     ("found", "shut", "status"), [(0, False, 0), (0, True, 3), (3, False, 3), (4, True, 4)]
 )

@@ -167,25 +167,3 @@ def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim, tmp_path):
     answers = ("--data", tmp_path / "table.csv", "--label", "ill", "federation.clients=4")
     assert fedsim("init", file, *answers)[0] == 0
     assert (load(file).data.records, load(file).privacy.delta) == (1000, 1e-4)
-
-
-def test_what_is_wrong_is_one_line_and_leaves_nothing(fedsim, tmp_path, patients):
-    file = tmp_path / "new.toml"
-    (tmp_path / "old.toml").write_text("precious")
-    for arguments, said in (
-        ((tmp_path / "old.toml",), "exists; name another file, or delete it"),
-        ((file, "privacy.rho-beta=0.4"), "privacy.rho-beta is 0.4"),
-        ((file, "federation.trust=nobody"), "federation.trust is 'nobody'"),
-        ((file, "--data", tmp_path / "none"), "does not exist"),
-        ((file, "--data", patients), "set --label"),
-        ((file, "data.recrods=3"), "did you mean 'data.records'"),
-        ((file, *CANCER, "data.records=1500"), "has 569 records, too few"),
-        ((file, *CANCER, "data.records=569"), "has 569 records, too few"),
-        ((file, *CANCER, "data.pool=600"), "has 569 records, too few"),
-        ((file, *CANCER, "federation.clients=500"), "500 clients need a record each"),
-    ):
-        status, out, err = fedsim("init", *arguments)
-        assert (status, out, err.count("\n")) == (2, "", 1), err
-        assert said in err
-    assert not file.exists()
-    assert (tmp_path / "old.toml").read_text() == "precious"

@@ -34,19 +34,6 @@ def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_theory_calls_infinite_passes_no_gate():
-    # Twenty trials cannot prove what nobody doubts.
-    suspect = run(f"{FEW} 9 variant=none")
-    assert ("is not supported" in suspect.stdout, suspect.exit_code) == (True, 4)
-
-
-@pytest.mark.slow
-def test_without_a_claim_strict_fails():
-    unclaimed = f"audit {APP} --trials 20 --clients 2 --rounds 1 clients=2"
-    assert run(f"{unclaimed} --strict").exit_code == 3
-
-
-@pytest.mark.slow
 def test_no_code_of_the_app_makes_the_verdict(tmp_path):
     shutil.copytree(APP, tmp_path / "app")
     with (tmp_path / "app" / "dp_app" / "server_app.py").open("a", encoding="utf-8") as server:

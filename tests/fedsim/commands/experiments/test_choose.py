@@ -194,41 +194,6 @@ def test_sampled_records_are_compared_at_one_noise_level(fedsim, bank, tmp_path)
     assert next(row["value"] for row in rows if row["chosen"]) >= best - 0.005
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ([], "the limit on the adversary is missing"),
-        (["--max-belief", 0.8, "--max-advantage", 0.2], "several limits are given"),
-        (["--max-belief", 0.8, "--baseline-risk", 0.1], "--baseline-risk needs --max-risk"),
-        (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
-        (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a number"),
-        (["--max-belief", 0.8, "--min-auc", 0.8, "--min-accuracy", 0.8], "several least values"),
-        (["--max-belief", 0.8, "privacy.epsilon=2"], "which fedsim choose searches for"),
-        (["--max-belief", 0.8, "privacy.noise-source=system"], "from the seed"),
-        (["--max-belief", 0.8, "privacy.sensitivity=local"], 'sensitivity = "global"'),
-        (["--max-belief", 0.8, "privacy.stop-at=1.0"], "privacy.stop-at"),
-        (["--max-belief", 0.8, "--over", "training.rounds=1,0"], "training.rounds=0: "),
-        (["--max-belief", 0.8, "--over", "model.name=nosuch"], "nosuch"),
-        (["--max-belief", 0.8, "--over", "training.optimizer=sgd,nosuch"], "nosuch"),
-        (["--max-belief", 0.8, "training.schedule=nosuch"], "nosuch"),
-        (["--max-belief", 0.8, "audit.attacks=nosuch"], "nosuch"),
-        (["--max-belief", 0.8, "--min-auc", 0.8], "the data have 10; give --min-balanced"),
-        (
-            ["--max-belief", 0.8, "--against", "server", "federation.trust=central"],
-            "give federation.trust=local or distributed",
-        ),
-    ],
-)
-def test_what_cannot_be_searched_for_is_one_line_and_leaves_nothing(
-    arguments, complaint, fedsim, tiny, tmp_path
-):
-    status, out, err = fedsim("choose", tiny, "--out", tmp_path / "out", *arguments)
-    assert (status, out) == (2, "")
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.usefixtures("without_pages")
 def test_the_function_finds_what_the_command_finds(fedsim, tiny, tmp_path):
     out = tmp_path / "out"

@@ -43,32 +43,3 @@ def test_without_a_limit_every_combination_is_trained_and_listed(fedsim, small, 
     status, _, err = fedsim(*asked)
     assert (status, "since it has report.json; name a new directory with --out" in err) == (2, True)
     assert (out / "report.json").read_text() == '{"kind": "membership inference"}'
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ([], "the limit on the adversary is missing; give --max-belief"),
-        (["--over", "training.rounds=1,2", "--min-accuracy", "0.5"], "limit on the adversary is"),
-        (["--over", "training.rounds"], "is not KEY=V1,V2"),
-        (["--over", "training.rounds=1,,2"], "is not KEY=V1,V2"),
-        (["--over", "run.sed=1,2"], "did you mean 'run.seed'?"),
-        (["--over", "training.rounds=1,1"], "has a value twice"),
-        (["--over", "training.rounds=1", "--over", "training.rounds=2"], "given twice"),
-        (["--over", "run.out=a,b"], "a search has one directory"),
-        (["--over", "training.rounds=1", "training.rounds=2"], "is fixed, and --over varies it"),
-        (["--over", "training.rounds=1", "run.out=a"], "run.out: a search has one directory"),
-        (["--over", "privacy.rho-beta=0.6,nan"], "not a number (nan)"),
-        (["--over", "privacy.rho-beta=0.6,1.5"], "privacy.rho-beta is 1.5"),
-        (["--over", "training.schedule=constant,none"], "training.schedule is 'none'"),
-        (["--over", "data.records=50,100000"], "varies the question itself"),
-    ],
-)
-def test_a_table_of_nothing_sensible_leaves_nothing(
-    arguments, complaint, fedsim, experiment, tmp_path
-):
-    status, out, err = fedsim("choose", experiment, "--out", tmp_path / "all", *arguments)
-    assert (status, out) == (2, "")
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
-    assert not (tmp_path / "all").exists()

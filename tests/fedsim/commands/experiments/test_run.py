@@ -46,66 +46,6 @@ def test_a_run_leaves_a_report_and_can_be_repeated(fedsim, experiment, tmp_path)
     assert repeated["details"]["empirical"] == report["details"]["empirical"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["privacy.rho-bta=0.9"], "did you mean 'privacy.rho-beta'?"),
-        (["training.clipping-norm=-1"], "training.clipping-norm is -1"),
-        (["privacy.rho-beta=1.2"], "privacy.rho-beta is 1.2"),
-        (["federation.clients=1"], "federation.clients is 1"),
-        (["data.name=mnist", "data.root=/nowhere"], "/nowhere"),
-        (["data.records=100000"], "1797"),
-        (["challenge.dissimilarity=euclid"], "did you mean 'euclidean'?"),
-        (["training.optimizer=adma"], "did you mean 'adam'?"),
-        (["training.schedule=linaer"], "did you mean 'linear'?"),
-        (
-            ["training.sampling-rate=0.5", "privacy.noise-source=system"],
-            'audit.mode = "oracle"',
-        ),
-        (["privacy.accountant=pdl"], "did you mean 'pld'?"),
-        (
-            [
-                *("privacy.accountant=pdl", "privacy.rho-beta=0"),
-                *("privacy.noise-multiplier=5",),
-            ],
-            "did you mean 'pld'?",
-        ),
-        (["training.clipping-norm=inf"], "training.clipping-norm is inf"),
-        (["run.seed=99999999999999999999999"], "run.seed is 99999999999999999999999"),
-        (["challenge.dissimilarity=hamming"], "binary"),
-        (
-            ["privacy.stop-at=0.01"],
-            "is 0.01, but one round would cost epsilon 1.087",
-        ),
-        (["nonsense"], "KEY=VALUE"),
-        (["audit.attacks=bayes"], "lira-offline"),
-        (["audit.attacks="], ", all, none"),
-        (["audit.attacks=lira,none"], "'none' must stand alone; remove it, or all others"),
-        (
-            ["training.sampling-rate=.1"],
-            "is '.1': it should be a valid number",
-        ),
-        (["training.rounds=07"], "is '07': it should be a valid integer"),
-        (["trials=3"], "which is a table; give one of its keys, such as trials.count"),
-        (["run.max-memory=5"], "takes 132 KiB between"),
-        (["run.max-memory=5"], "but the limit is 5 bytes (run.max-memory)"),
-        (["trials.count=many"], "trials.count is 'many': it should be a valid integer"),
-        (["--no-such-option"], "unknown option"),
-        (["somewhere"], "not KEY=VALUE"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_input_is_one_line_and_leaves_nothing(
-    arguments, complaint, fedsim, experiment, tmp_path
-):
-    status, out, err = fedsim("run", experiment, "--out", tmp_path / "run", *arguments)
-    assert status == 2
-    assert out == ""
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(fedsim, experiment, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = fedsim("run", experiment, "--out", tmp_path / "file" / "run")
@@ -222,9 +162,11 @@ def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [0.0, 0.5, 1.0, 2.5])  # torch is being imported meanwhile
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_early_stop_is_one_line(delay, number, experiment, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "delay"),  # torch is being imported meanwhile
+    [(signal.SIGINT, 0.0), (signal.SIGTERM, 0.5), (signal.SIGINT, 1.0), (signal.SIGTERM, 2.5)],
+)
+def test_an_early_stop_is_one_line(number, delay, experiment, tmp_path):
     command = [str(Path(sys.executable).parent / "fedsim"), "run", str(experiment)]
     arguments = ["trials.count=4000", "--out", str(tmp_path / "run"), "--quiet"]
     with subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True) as process:
@@ -471,16 +413,6 @@ def test_any_vantage_can_have_the_headline(vantage, fedsim, experiment, tmp_path
     assert ">Every observer in numbers <a" in (out / "report.html").read_text()
 
 
-def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
-    fedsim, experiment, tmp_path
-):
-    out = tmp_path / "run"
-    status, _, error = fedsim("run", experiment, "--out", out, "federation.vantage=server")
-    assert status == 2
-    assert "no noise protects from the server" in error
-    assert not out.exists()
-
-
 def test_a_search_for_the_challenge_shows_how_far_it_is(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")  # rich draws no bars on a dumb one
     shown = StringIO()
@@ -513,12 +445,3 @@ def test_python_runs_the_command_as_a_module(module):
         [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stdout) == (0, f"{__version__}\n")
-
-
-def test_a_place_that_keeps_no_runs_is_refused_before_anything_is_written(
-    fedsim, experiment, tmp_path
-):
-    for command in (["run", experiment, "--track", "here"], ["track", tmp_path, "--to", "here"]):
-        status, _, err = fedsim(*command)
-        assert (status, len(err.splitlines())) == (2, 1)
-    assert [path.name for path in tmp_path.iterdir()] == [experiment.name]

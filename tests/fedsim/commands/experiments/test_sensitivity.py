@@ -64,28 +64,6 @@ def test_options_choose_measure_relation_pairs_and_trials(config, tmp_path, caps
     assert [row["choice"] for row in report["pairs"]].count("min") == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["challenge.dissimilarity=cosin"], "cosine"),
-        (["--top", "0"], "top is 0"),
-        (["--top", "25"], "give 1 to 24"),
-        (["--trials", "0"], "trials is 0"),
-        (["privacy.unit=client"], "single records"),
-        (["privacy.neighbouring"], "KEY=VALUE"),
-        (["challenge.dissimilarity=hamming"], "neither 0 nor 1"),
-        (["training.sampling-rate=0.5"], "full batches"),
-    ],
-)
-def test_bad_input_is_one_line(config, tmp_path, capsys, options, message):
-    assert command(config, "--out", tmp_path / "out", *options) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
-    assert message in printed.err
-    assert not (tmp_path / "out").exists()
-
-
 def test_what_a_run_left_is_not_replaced(config, tmp_path, capsys):
     (tmp_path / "run").mkdir()
     report = tmp_path / "run" / "report.json"
@@ -94,16 +72,3 @@ def test_what_a_run_left_is_not_replaced(config, tmp_path, capsys):
     error = capsys.readouterr().err
     assert "holds a run or a report" in error and error.count("\n") == 1
     assert report.read_text() == "{}" and list(report.parent.iterdir()) == [report]
-
-
-def test_a_directory_that_cannot_be_written_is_named_before_the_work(config, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert command(config, "--out", tmp_path / "file" / "out") == 2
-    assert "cannot write to" in capsys.readouterr().err
-
-
-def test_help_teaches_by_example(capsys):
-    assert command("--help") == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "fedsim sensitivity digits" in said
-    assert "DP release" in said

@@ -114,21 +114,32 @@ class Config(BertConfig):
 """
 
 
+LOADING = """
+import sys, fedsim
+for place in sys.argv[1:]:
+    try:
+        fedsim.load_model(place)
+    except fedsim.InputError:
+        print("refused", file=sys.stderr)
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["evil", "bert"])
-def test_a_directorys_code_does_not_run_though_the_user_would_say_yes(kind, tmp_path):
+def test_a_directorys_code_does_not_run_though_the_user_would_say_yes(tmp_path):
     pytest.importorskip("transformers", reason="texts need transformers")
-    place = _handed_on(tmp_path / "model", name="hugging-face", shape=[12])
-    (place / "evil.py").write_text(HOSTILE)
-    told = {"model_type": kind, "auto_map": {"AutoConfig": "evil.Config"}, "pad_token_id": 0}
-    (place / "config.json").write_text(json.dumps(told))
-    (place / "tokenizer.json").write_text("{}")
+    places = []
+    for kind in ("evil", "bert"):
+        place = _handed_on(tmp_path / kind, name="hugging-face", shape=[12])
+        (place / "evil.py").write_text(HOSTILE)
+        told = {"model_type": kind, "auto_map": {"AutoConfig": "evil.Config"}, "pad_token_id": 0}
+        (place / "config.json").write_text(json.dumps(told))
+        (place / "tokenizer.json").write_text("{}")
+        places.append(place)
     ours, theirs = pty.openpty()
-    os.write(ours, b"y\ny\ny\n")
-    program = "import sys, fedsim; fedsim.load_model(sys.argv[1])"
+    os.write(ours, b"y\n" * 6)
     environment = os.environ | {"HF_HOME": str(tmp_path / "cache")}
     ended = subprocess.run(
-        [sys.executable, "-c", program, str(place)],
+        [sys.executable, "-c", LOADING, *places],
         stdin=theirs,
         stdout=theirs,
         stderr=subprocess.PIPE,
@@ -138,5 +149,5 @@ def test_a_directorys_code_does_not_run_though_the_user_would_say_yes(kind, tmp_
     )
     os.close(ours)
     os.close(theirs)
-    assert b"adversaries.errors.InputError" in ended.stderr
+    assert ended.stderr.count(b"refused\n") == 2, ended.stderr
     assert not list(tmp_path.rglob("ran"))
