@@ -5,7 +5,7 @@ et al., section 4), from even odds and with knowledge of everything but the bit.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,26 +29,6 @@ def advantage_of_epsilon(epsilon: float, delta: float) -> float:
     Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
     """
     return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(scipy.special.expit(-epsilon)))
-
-
-HALVINGS = 12
-"""Steps of the search in `advantage_of_curve`; its result is at most 2^-12 too large."""
-
-
-def advantage_of_curve(epsilon: Callable[[float], float], delta: float) -> float:
-    """Return the largest advantage of a mechanism, from its epsilon at every delta.
-
-    It is the least delta at which epsilon is 0, the total variation distance, found from above.
-
-    epsilon: of a delta in (0, 1). delta: where the search begins, by `advantage_of_epsilon`.
-    """
-    if math.isinf(at := epsilon(delta)):
-        return 1.0
-    low, high = 0.0, advantage_of_epsilon(at, delta)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if epsilon(middle) <= 0 else (middle, high)
-    return high
 
 
 LEAST_STEP, STEPS_BELOW = 1e-3, 48

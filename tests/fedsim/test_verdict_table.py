@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -17,8 +16,8 @@ from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.releases import MeasuredRounds
 from fedsim.audits.results.rows import Limit, Row, View, standing
 from fedsim.audits.run import rows
-from fedsim.audits.steps.observation import Influence, Observation, ObservedRun
-from fedsim.audits.steps.theory import MeasuredNoise
+from fedsim.audits.steps.observation import Influence
+from fedsim.audits.steps.theory import Judged, MeasuredNoise
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from tests.fedsim.audits.app.test_rules import FACTS as TWO_ROUNDS
@@ -31,23 +30,25 @@ SUPPORTED, NOT_JUDGED, SUSPECT, CONVICTED, NO_CLAIM = (
 )
 
 
-def verdict(evidence, limit=BELOW, proven=0.0, shown=0.0, claim=EPSILON, unit=None, alarms=()):
+def verdict(
+    evidence, limit=BELOW, source="theory", proven=0.0, shown=0.0, claim=EPSILON, delta=DELTA
+):
     """Return the verdict on a claim, where rows prove and limit so much epsilon."""
     view = View(
         observer="participant",
-        limit=None if limit is None else Limit.of_epsilon(limit, 0.3, "theory"),
+        limit=None if limit is None else Limit.of_epsilon(limit, 0.3, source),
         bounds=lambda level: {"a bound": proven if level > 0.95 else max(shown, proven)},
     )
     report = concluded(
         [view],
         evidence,
-        claim=None if claim is None else Claim(claim, DELTA, unit=unit),
-        findings=alarms,
-        delta=DELTA,
+        claim=None if claim is None else Claim(claim, DELTA),
+        findings=(),
+        delta=delta,
         confidence=0.95,
         kind="app audit",
         name="",
-        unit=unit,
+        unit=None,
         details=None,
         versions={},
     )
@@ -69,74 +70,86 @@ EVIDENCE = {
 }
 
 
+LIMITS = {
+    # What the judged row says of the claim, at its delta.
+    "below": ({}, SUPPORTED),
+    "rounding": ({"limit": ROUNDED}, SUPPORTED),
+    "configured above": ({"limit": ABOVE}, SUSPECT),
+    "stated above": ({"limit": ABOVE, "source": "claim"}, SUSPECT),
+    "measured above": ({"limit": ABOVE, "source": "measured"}, NOT_JUDGED),
+    "infinite": ({"limit": math.inf}, SUSPECT),
+    "unknown": ({"limit": None}, SUPPORTED),  # the evidence says why
+    "proven": ({"proven": ABOVE}, CONVICTED),
+    "shown at 95 %": ({"shown": ABOVE}, SUPPORTED),
+    "at another delta": ({"limit": ABOVE, "proven": ABOVE, "delta": 1e-3}, SUPPORTED),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_judged_limit_contradicts_a_claim_at_its_delta(name):
+    numbers, expected = LIMITS[name]
+    assert verdict(Evidence(), **numbers) is expected
+
+
 @pytest.mark.parametrize("name", EVIDENCE)
 def test_the_gravest_evidence_decides(name):
     fields, expected = EVIDENCE[name]
-    assert verdict(lambda *_: Evidence(**fields)) is expected
-    assert verdict(lambda *_: Evidence(**fields), claim=None) is NO_CLAIM
+    assert verdict(Evidence(**fields)) is expected
+    assert verdict(Evidence(**fields), claim=None) is NO_CLAIM
 
 
 FACTS = replace(TWO_ROUNDS, rounds=1, multipliers=(4.0,), detects=())
 APPS = {
     "as configured": ({}, {}, SUPPORTED),
-    "rounding": ({}, {"limit": ROUNDED}, SUPPORTED),
-    "more than claimed": ({}, {"limit": ABOVE}, SUSPECT),
-    "infinite": ({}, {"limit": math.inf}, SUSPECT),
     "proven": ({}, {"proven": ABOVE}, CONVICTED),
-    "shown at 95 %": ({}, {"shown": ABOVE}, SUPPORTED),
     "theory is silent": ({"multipliers": ()}, {"limit": None}, NOT_JUDGED),
     "an alarm": ({"findings": RULE}, {"limit": None}, SUSPECT),
     "a mistake that theory counts": ({"weighted_by": "examples"}, {}, SUPPORTED),
     "a doubt": ({"doubts": ("why",)}, {}, NOT_JUDGED),
-    "a record": ({}, {"unit": "record", "proven": ABOVE}, NOT_JUDGED),
+    "a record": ({"unit": "record"}, {"proven": ABOVE}, NOT_JUDGED),
 }
 
 
 @pytest.mark.parametrize("name", APPS)
 def test_apps(name):
     changes, numbers, expected = APPS[name]
-    seen = Observed(replace(FACTS, **changes), [], unclipped=False, added=False)
+    facts = {name: value for name, value in changes.items() if name != "unit"}
+    claim = Claim(EPSILON, DELTA, unit=changes.get("unit"))
+    seen = Observed(replace(FACTS, **facts), [], unclipped=False, added=False)
     theory = ClientTheory(seen, findings(seen, None), Neighbouring.ADD_REMOVE)
-    assert verdict(partial(client_evidence, theory), **numbers) is expected
+    assert verdict(client_evidence(theory, claim), **numbers) is expected
 
 
 ENOUGH = MeasuredNoise(0.98, 0.95, BELOW, 0.9, 100, 10)
 LOOPS = {
-    "as configured": ({}, {}, SUPPORTED),
-    "more than claimed": ({}, {"limit": ABOVE}, SUSPECT),
-    "proven": ({}, {"proven": ABOVE}, CONVICTED),
-    "shown at 95 %": ({}, {"shown": ABOVE}, SUSPECT),
-    "theory is silent": ({}, {"limit": None}, NOT_JUDGED),
-    "an alarm": ({"alarms": RULE}, {}, SUSPECT),
-    "a doubt": ({"unseen": "a test"}, {}, NOT_JUDGED),
-    "unmeasured": ({"noise": None}, {}, NOT_JUDGED),
-    "too little measured": ({"noise": replace(ENOUGH, at_least=0.96)}, {}, NOT_JUDGED),
-    "measured above": ({"noise": replace(ENOUGH, epsilon=ABOVE)}, {}, SUPPORTED),
+    "as configured": ({}, SUPPORTED),
+    "shown at 95 %": ({"above": "why"}, SUSPECT),
+    "theory is silent": ({"unknown": ("why",)}, NOT_JUDGED),
+    "an alarm": ({"findings": RULE}, SUSPECT),
+    "a doubt": ({"unsure": ("why",)}, NOT_JUDGED),
+    "unmeasured": ({"noise": None}, NOT_JUDGED),
+    "too little measured": ({"noise": replace(ENOUGH, at_least=0.96)}, NOT_JUDGED),
+    "measured above": ({"noise": replace(ENOUGH, epsilon=ABOVE)}, SUPPORTED),
 }
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops(name):
-    changes, numbers, expected = LOOPS[name]
-    given = {"alarms": (), "unseen": "", "noise": ENOUGH} | changes
-    influence = Influence(unseen=given["unseen"])
-    neighbouring = Neighbouring.ADD_REMOVE
-    seen = Observation((ObservedRun(),), (), (), 59, neighbouring, influence=influence)
-    evidence = partial(loop_evidence, seen, given["alarms"], given["noise"])
-    assert verdict(evidence, **numbers) is expected
+    changes, expected = LOOPS[name]
+    given = {"findings": (), "unknown": (), "unsure": (), "noise": ENOUGH, "above": ""} | changes
+    found = Judged(None, given["findings"], given["unknown"], given["unsure"])
+    evidence = loop_evidence(found, given["noise"], Influence(), given["above"])
+    assert verdict(evidence) is expected
 
 
 RECORDED = {
     "as configured": ({}, {}, SUPPORTED),
-    "no unit": ({}, {"unit": None, "proven": ABOVE}, NOT_JUDGED),
-    "another unit": ({}, {"unit": "record", "proven": ABOVE}, NOT_JUDGED),
+    "no unit": ({"unit": None}, {"proven": ABOVE}, NOT_JUDGED),
+    "another unit": ({"unit": "record"}, {"proven": ABOVE}, NOT_JUDGED),
     "unmeasured": ({"unmeasured": "why"}, {}, NOT_JUDGED),
     "proven": ({}, {"proven": ABOVE}, CONVICTED),
     "an alarm": ({"broken": True}, {}, SUSPECT),
     "missing rounds": ({"missing": "why"}, {}, NOT_JUDGED),
-    "configured above": ({}, {"limit": ABOVE}, SUSPECT),
-    "measured above": ({"noise": "less"}, {"limit": ABOVE}, NOT_JUDGED),
-    "rounding": ({}, {"limit": ROUNDED}, SUPPORTED),
     "a doubt": ({"doubts": ["why"]}, {}, NOT_JUDGED),
     "own noise": ({"mechanism": {"own_noise": "add_noise"}}, {}, NOT_JUDGED),
 }
@@ -146,23 +159,23 @@ RECORDED = {
 def test_recorded_trainings(name):
     changes, numbers, expected = RECORDED[name]
     given = {"unmeasured": "", "broken": False, "missing": "", "doubts": [], "mechanism": {}}
-    given |= {"noise": "as claimed"} | changes
+    given |= {"unit": "client"} | changes
     measured = MeasuredRounds(
         views=[],
         findings=[],
-        release=SimpleNamespace(noise=given["noise"], clients=[]),
+        release=SimpleNamespace(clients=[]),
         unmeasured=given["unmeasured"],
         doubts=given["doubts"],
     )
     facts = given["broken"], given["missing"], given["mechanism"]
-    evidence = partial(audit.recorded_evidence, measured, *facts)
-    assert verdict(evidence, **({"unit": "client"} | numbers)) is expected
+    claim = Claim(EPSILON, DELTA, unit=given["unit"])
+    assert verdict(audit.recorded_evidence(measured, *facts, claim), **numbers) is expected
 
 
 LIVE = {
     "as stated": ({}, {}, SUPPORTED),
     "no round": ({"seen": False}, {}, NOT_JUDGED),
-    "another unit": ({}, {"unit": "client"}, NOT_JUDGED),
+    "another unit": ({"unit": "client"}, {}, NOT_JUDGED),
     "proven": ({}, {"proven": ABOVE}, CONVICTED),
     "an alarm": ({"alarms": RULE}, {}, SUSPECT),
     "noise of a seed": ({"protecting": False}, {}, SUSPECT),
@@ -177,7 +190,7 @@ LIVE = {
 def test_live_federations(name, small, monkeypatch):
     changes, numbers, expected = LIVE[name]
     given = {"seen": True, "alarms": (), "protecting": True, "epsilon": BELOW, "ended": True}
-    given |= {"missed": 0, "unable": []} | changes
+    given |= {"missed": 0, "unable": [], "unit": None} | changes
     source = "system" if given["protecting"] else "seed"
     config = small({"federation.trust": "local", "privacy.noise-source": source})
     monkeypatch.setattr(PLD.__class__, "epsilon", lambda *_: given["epsilon"])
@@ -186,12 +199,9 @@ def test_live_federations(name, small, monkeypatch):
         everything=lambda: Mechanism.alike(1.0, 3),
         trials=config.trials.count - given["missed"],
     )
-
-    def evidence(claim, row):
-        facts = given["alarms"], given["unable"], given["ended"]
-        return live_report.live_evidence(audited, claim, *facts)
-
-    assert verdict(evidence, **numbers) is expected
+    claim = Claim(EPSILON, DELTA, unit=given["unit"])
+    facts = given["alarms"], given["unable"], given["ended"]
+    assert verdict(live_report.live_evidence(audited, claim, *facts), **numbers) is expected
 
 
 AT_OR_ABOVE = ((0.2, 0.4), (0.1, 0.3), (0.3, 0.5))

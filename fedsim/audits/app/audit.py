@@ -31,8 +31,8 @@ from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.recorded.releases import JUDGED
 from fedsim.audits.results.conditions import APP
 from fedsim.audits.results.measured import Decisions, Predicted
-from fedsim.audits.results.rows import Limit, Row, View
-from fedsim.audits.steps.theory import MeasuredNoise
+from fedsim.audits.results.rows import View
+from fedsim.audits.steps.theory import Composition, MeasuredNoise
 from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
@@ -91,13 +91,13 @@ def audit(
         of_record = records.judged(seen.trainings, rounds, neighbouring, delta, confidence)
     findings, decisions = game.findings(seen, claim), None
     if of_record is not None:
-        view, evidence = of_record.view(delta), of_record.evidence
+        view, evidence = of_record.view, of_record.evidence
         findings = (*findings, *of_record.findings)
     else:
         played = game.play(audited, seen.facts, neighbouring, trials, seed, progress)
         theory = ClientTheory(seen, findings, neighbouring)
         bounds = partial(_bounds, *played, delta, theory.normal)
-        view, evidence = _view(theory, delta, *played, bounds), partial(client_evidence, theory)
+        view, evidence = _view(theory, delta, *played, bounds), client_evidence(theory, claim)
         found = estimators.advantage(*played, confidence)
         decisions = Decisions.of(found, trials, seed, bounds(confidence))
     return concluded(
@@ -153,21 +153,21 @@ class ClientTheory:
         squares = sum(z**-2 if z else math.inf for z in facts.multipliers)
         return sensitivity(self.neighbouring, 1.0) * math.sqrt(squares)
 
-    def epsilon(self, delta: float) -> float | None:
-        return None if self.mu is None else gaussian.epsilon(self.mu, delta)
 
-
-def client_evidence(theory: ClientTheory, claim: Claim, row: Row) -> Evidence:
+def client_evidence(theory: ClientTheory, claim: Claim | None) -> Evidence:
     """Return what speaks for and against a claim about a client's update."""
-    facts, exceeded = theory.seen.facts, row.epsilon is not None and not claim.allows(row.epsilon)
+    facts, against = theory.seen.facts, list[str]()
+    if claim is not None and theory.mu is not None:
+        epsilon = gaussian.epsilon(theory.mu, claim.delta)
+        text = BELOW_CLAIM.format(epsilon, claim.delta, claim.epsilon)
+        against += [] if claim.allows(epsilon) else [text]
     unknown = facts.unknown or JUDGED.format(facts.strategies)
     return Evidence(
-        incomparable=OF_A_RECORD if claim.unit == "record" else "",
+        incomparable=OF_A_RECORD if claim is not None and claim.unit == "record" else "",
         broken=theory.broken,
-        unknown=[unknown] if row.epsilon is None else [],
-        exceeded=exceeded,
+        unknown=[unknown] if theory.mu is None else [],
         unsure=facts.doubts,
-        against=[BELOW_CLAIM.format(row.epsilon, claim.delta, claim.epsilon)] if exceeded else [],
+        against=against,
     )
 
 
@@ -178,18 +178,19 @@ def _view(
     scores: Floats,
     bounds: Callable[[float], Mapping[str, EpsilonBound]],
 ) -> View:
-    mu = theory.mu
+    mu, limit, predicted = theory.mu, None, None
+    if mu is not None:
+        limit = Composition(mu=mu).limit(delta, "theory")
+        predicted = Predicted(None, limit.rho_alpha, None, "closed form")
     return View(
         observer=Vantage.PARTICIPANT.value,
-        limit=Limit.of_curve(theory.epsilon, delta, "theory"),
+        limit=limit,
         worlds=worlds,
         scores=scores,
         trials=len(worlds),
         bounds=lambda level: {name: each.epsilon for name, each in bounds(level).items()},
         detects=theory.seen.facts.detects,
-        predicted=None
-        if mu is None
-        else Predicted(None, gaussian.advantage(mu), None, "closed form"),
+        predicted=predicted,
     )
 
 

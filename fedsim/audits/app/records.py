@@ -5,10 +5,8 @@ every reply. Neighbours are a record in a client's data, or nothing in its place
 of a client's records counts as public.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, RecordDict
@@ -16,15 +14,15 @@ from flwr.app import ArrayRecord, Message, RecordDict
 from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
+from fedsim.audits.judgement.claim import Evidence, Finding, alarms
 from fedsim.audits.loop.contract import carried
 from fedsim.audits.loop.running import observed_run
-from fedsim.audits.results.rows import Limit, Row, View
+from fedsim.audits.results.rows import Limit, View
 from fedsim.audits.steps import rules, theory
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
+from fedsim.audits.steps.noise import LONGEST_NOISE, echo_p_value
 from fedsim.audits.steps.observation import Observation, ObservedRun
-from fedsim.audits.steps.statistics import LONGEST_NOISE, echo_p_value
-from fedsim.audits.steps.theory import MeasuredNoise
+from fedsim.audits.steps.theory import Composition, MeasuredNoise
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Vantage
@@ -43,9 +41,9 @@ MORE = (
     "Opacus's optimizer made; train and send these parameters alone"
 )
 SUPPORTED = (
-    "{0.clients} clients took up to {0.steps} steps of Opacus's optimizer each, and all steps of a "
-    "client compose. The number of a client's records counts as public. Each step's noise agrees "
-    "with the configured noise, and at least {0.noise.at_least:.1%} of it was measured"
+    "{0} clients took up to {1} steps of Opacus's optimizer each, and all steps of a client "
+    "compose. The number of a client's records counts as public. Each step's noise agrees with the "
+    "configured noise, and at least {2.at_least:.1%} of it was measured"
 )
 UNMOVED = (
     "the audit changes no record, and does not show how far one moves a step. A client that holds "
@@ -166,45 +164,29 @@ class RecordAudit:
     """The protection of one record of the least protected client.
 
     Attributes:
-        epsilons: of each client, by theory, all steps of all rounds at a delta; None where theory
-            does not know them.
-        unsure: what theory takes for granted, and the audit cannot check.
+        limit: of all steps of all rounds; None where theory does not know every client.
+        evidence: what speaks for and against a claim.
     """
 
-    epsilons: Sequence[Callable[[float], float | None]]
     clients: int
     steps: int
     noise: MeasuredNoise | None
+    limit: Limit | None
     findings: tuple[Finding, ...]
-    unknown: tuple[str, ...]
-    unsure: tuple[str, ...]
+    evidence: Evidence
 
     @property
     def counts(self) -> dict[str, int]:
         return {"clients": self.clients, "steps": self.steps}
 
-    def epsilon(self, delta: float) -> float | None:
-        """Return epsilon of the least protected client; None unless that of all is known."""
-        found = [one(delta) for one in self.epsilons]
-        known = [each for each in found if each is not None]
-        return max(known) if known and len(known) == len(found) else None
-
-    def view(self, delta: float) -> View:
+    @property
+    def view(self) -> View:
         return View(
             observer=Vantage.SERVER.value,
-            limit=Limit.of_curve(self.epsilon, delta, "theory"),
+            limit=self.limit,
             noise=None if self.noise is None else self.noise.ratio,
             detects=[] if self.noise is None else [self.noise.seen_below],
             note="no attack was made on a record",
-        )
-
-    def evidence(self, claim: Claim, row: Row) -> Evidence:
-        return Evidence(
-            broken=alarms(self.findings) > 0,
-            unknown=self.unknown,
-            exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
-            unsure=self.unsure,
-            in_favour=[SUPPORTED.format(self), UNMOVED] if self.noise else [],
         )
 
 
@@ -226,36 +208,48 @@ def judged(
         return None
     together = _observation(everyone, runs[0][min(runs[0])].echo, neighbouring)
     found = {each.rule: each for each in rules.findings(together) if each.rule == "seeded-noise"}
-    epsilons = list[Callable[[float], float | None]]()
-    unsure, unknown = list[str](), list[str]()
+    limits, unsure, unknown = list[Limit | None](), list[str](), list[str]()
     for partition in sorted(set().union(*runs)):
         clients = [run[partition] for run in runs if partition in run]
         if bare := max(client.bare for client in clients):
             text = BARE.format(partition, bare, rounds)
             found.setdefault("untold-steps", Finding(text, MEND, rule="untold-steps"))
-            epsilons.append(lambda _: math.inf)
+            limits.append(Composition().limit(delta, "theory"))
         if not (clients := [client for client in clients if client.run.steps]):
             continue
         # Bonferroni: an equal share of the error for each run.
         echo = min(1.0, len(clients) * min(client.echo for client in clients))
         seen = _observation([client.run for client in clients], echo, neighbouring)
-        for each in rules.findings(seen):
+        shown = theory.judged(seen, delta)
+        for each in shown.findings:
             named = replace(each, why=f"client {partition}: {each.why}")
             found.setdefault(each.rule, named)
-        epsilons.append(partial(theory.epsilon, seen))
+        limits.append(shown.limit)
         stray = not seen.beside and not seen.explained
-        unknown += [MORE.format(partition)] if stray else rules.unknown(seen, epsilons[-1](delta))
-        unsure += rules.reasons(rules.DOUBTS, seen)
+        unknown += [MORE.format(partition)] if stray else shown.unknown
+        unsure += shown.unsure
         if (most := max(client.rounds for client in clients)) < rounds:
             unsure.append(SAMPLED.format(partition, most, rounds))
+    noise, limit = theory.measured(together, delta, confidence), None
+    known = [each for each in limits if each is not None]
+    if len(known) == len(limits):
+        epsilon, rho_alpha = (
+            max(getattr(each, name) for each in known) for name in ("epsilon", "rho_alpha")
+        )
+        limit = Limit.of_epsilon(epsilon, rho_alpha, "theory")
+    number, steps = len(set().union(*runs)), max(len(run.steps) for run in everyone)
     return RecordAudit(
-        epsilons=epsilons,
-        clients=len(set().union(*runs)),
-        steps=max(len(run.steps) for run in everyone),
-        noise=theory.measured(together, delta, confidence),
+        clients=number,
+        steps=steps,
+        noise=noise,
+        limit=limit,
         findings=tuple(found.values()),
-        unknown=tuple(dict.fromkeys(unknown)),
-        unsure=tuple(dict.fromkeys(unsure)),
+        evidence=Evidence(
+            broken=alarms(found.values()) > 0,
+            unknown=tuple(dict.fromkeys(unknown)),
+            unsure=tuple(dict.fromkeys(unsure)),
+            in_favour=[SUPPORTED.format(number, steps, noise), UNMOVED] if noise else [],
+        ),
     )
 
 

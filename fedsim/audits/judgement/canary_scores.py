@@ -12,13 +12,13 @@ from adversaries.arrays import Bools, Floats
 from adversaries.bounds import one_run as estimators
 from adversaries.bounds.one_run import CanaryEstimate
 from adversaries.errors import InputError
-from fedsim.audits.judgement.claim import Claim, Evidence
+from fedsim.audits.judgement.claim import Evidence
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.results.conditions import SCORES
 from fedsim.audits.results.measured import Bound
 from fedsim.audits.results.numbers import REALS
-from fedsim.audits.results.rows import Row, View
+from fedsim.audits.results.rows import View
 from fedsim.learning.data import csv_file
 from fedsim.learning.data.columns import number_of
 
@@ -52,9 +52,6 @@ def audit(scores: Scores, name: str, options: AuditOptions) -> ScoresReport:
     def bounds(confidence: float) -> Mapping[str, Any]:
         return estimators.bounds(included, values, delta, confidence, guesses)
 
-    def evidence(claim: Claim, row: Row) -> Evidence:
-        return Evidence(unknown=[UNSUPPORTED])
-
     view = View(
         observer="auditor",
         trials=1,
@@ -66,7 +63,7 @@ def audit(scores: Scores, name: str, options: AuditOptions) -> ScoresReport:
     stated = included, values, delta, options.level
     return concluded(
         [view],
-        evidence,
+        Evidence(unknown=[UNSUPPORTED]),
         kind=SCORES,
         name=name,
         unit="record",

@@ -4,7 +4,8 @@ report.json has the same keys for every kind, and `details` of the kind's own.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from html import escape
@@ -18,7 +19,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import IS, Claim, Evidence, Finding, Verdict, alarms, judge
 from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.numbers import REALS, Real
-from fedsim.audits.results.rows import Attack, Row, View, audit_view, judged
+from fedsim.audits.results.rows import Attack, Limit, Row, View, audit_view, judged
 
 Details = TypeVar("Details")
 
@@ -187,9 +188,25 @@ def unclaimed(findings: Sequence[Finding], **facts: Any) -> AuditReport[Any]:
     )
 
 
+UNCERTAIN = (
+    "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
+    "the audit would compare configured noise with it"
+)
+
+
+def compared(claim: Claim, evidence: Evidence, limit: Limit | None) -> Evidence:
+    """Return the evidence with what the judged limit says of the claim."""
+    if limit is None or claim.allows(limit.epsilon):
+        return evidence
+    if limit.source != "measured":  # the configuration itself contradicts the claim
+        return replace(evidence, exceeded=True)
+    largest = "any size" if math.isinf(limit.epsilon) else f"up to {limit.epsilon:.3g}"
+    return replace(evidence, unsure=[UNCERTAIN.format(largest)])
+
+
 def concluded(
     views: Sequence[View],
-    evidence: Callable[[Claim, Row], Evidence],
+    evidence: Evidence,
     *,
     claim: Claim | None,
     findings: Sequence[Finding],
@@ -201,8 +218,8 @@ def concluded(
 
     Args:
         views: a view of each observer; the last one is judged.
-        evidence: returns what speaks for and against a claim; what the rows prove at the delta of
-            the claim is added to it.
+        evidence: what else speaks for and against the claim than the judged row, whose delta is
+            the claim's.
         findings: objections of the audit; one that names the proof is added to them.
         delta: of every epsilon.
         facts: kind, name, unit, details and versions.
@@ -210,8 +227,10 @@ def concluded(
     rows = [audit_view(view, confidence) for view in views]
     judgement, found, proven = judge(None, Evidence()), [*findings], 0.0
     if claim is not None:
-        given = evidence(claim, rows[-1])
-        attacks = [row.attack for row in rows if row.attack and claim.delta == delta]
+        given, attacks = evidence, list[Attack]()
+        if claim.delta == delta:
+            given = compared(claim, evidence, rows[-1].limit)
+            attacks = [row.attack for row in rows if row.attack]
         proven = max([given.proven, *(each.proven or 0.0 for each in attacks)])
         judgement = judge(claim, replace(given, proven=proven))
     verdict = judgement.verdict

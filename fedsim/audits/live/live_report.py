@@ -22,7 +22,7 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.live.live_audit import CanaryFindings, LiveAudit, Look
 from fedsim.audits.results.conditions import LIVE
-from fedsim.audits.results.rows import Limit, Noise, Row, View
+from fedsim.audits.results.rows import Limit, Noise, View
 from fedsim.audits.run import detectable, guarantee
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.game.mechanisms.noise_family import scaled
@@ -109,13 +109,14 @@ def assemble(
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
     limit, scored = _limit(audit), _scored(last, worlds)
     findings = [Finding(each) for each in _alarms(audit, scored, limit)]
-
-    def evidence(claim: Claim, row: Row) -> Evidence:
+    evidence = Evidence()
+    if claim is not None:
         observed = None if scored is None else scored[0]
-        unmeasurable = [] if able(audit, observed, row.rho_alpha) else [UNABLE]
-        found = live_evidence(audit, claim, findings, unmeasurable, ended)
+        most = None if limit is None else limit.rho_alpha
+        unmeasurable = [] if able(audit, observed, most) else [UNABLE]
+        evidence = live_evidence(audit, claim, findings, unmeasurable, ended)
         proven = _bounds(audit, scored, claim.delta, ALARM_CONFIDENCE).values()
-        return replace(found, proven=max(proven, default=0.0))
+        evidence = replace(evidence, proven=max(proven, default=0.0))
 
     return concluded(
         [_view(audit, last, scored, limit, confidence)],

@@ -1,9 +1,8 @@
 """The audit of a training loop: its claim, what theory says about it, and what an attack proves."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 
 import numpy as np
 
@@ -15,18 +14,18 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, Log, started
-from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
+from fedsim.audits.judgement.claim import Claim, Evidence, alarms
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.loop.attack import Features, best_score, score_of_steps, separation
 from fedsim.audits.loop.running import HONEST, WITHOUT, LoopOrder, LoopTrials
 from fedsim.audits.results.conditions import LOOP
 from fedsim.audits.results.measured import Decisions
-from fedsim.audits.results.rows import Limit, Row, View
-from fedsim.audits.steps import rules, theory
+from fedsim.audits.results.rows import View
+from fedsim.audits.steps import theory
+from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.observation import Influence, Observation
-from fedsim.audits.steps.statistics import NoiseSums
-from fedsim.audits.steps.theory import MeasuredNoise
+from fedsim.audits.steps.theory import Judged, MeasuredNoise
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.game.mechanisms.noise_family import noise_family
@@ -110,26 +109,18 @@ class MeasuredLoop:
     pair: str
     runs: int
 
-    @cached_property
-    def noise(self) -> MeasuredNoise | None:
-        return theory.measured(self.observation, self.delta, self.confidence)
-
-    def epsilon(self, delta: float) -> float | None:
-        """Return epsilon by theory; None where it does not know the loop."""
-        return theory.epsilon(self.observation, delta) if self.observation.steps else None
-
     def bounds(self, confidence: float) -> dict[str, EpsilonBound]:
         return _bounds(self.worlds, self.scores, self.curve, self.delta, confidence)
 
 
 def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
     """Return the report of a loop; the claim is at the delta of the measurement."""
-    seen, noise, order = measured.observation, measured.noise, measured.order
+    seen, order = measured.observation, measured.order
     worlds, delta, confidence = measured.worlds, measured.delta, measured.confidence
-    objections, off = rules.findings(seen), seen.noise_off
+    noise, found = theory.measured(seen, delta, confidence), theory.judged(seen, delta)
     view = View(
         observer="loop",
-        limit=Limit.of_curve(measured.epsilon, delta, "measured" if off else "theory"),
+        limit=found.limit,
         worlds=worlds,
         scores=measured.scores,
         trials=len(worlds),
@@ -140,7 +131,11 @@ def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
     )
     won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
     most = _bounds(worlds, won, None, delta, ALARM_CONFIDENCE)
-    found = estimators.advantage(worlds, measured.scores, confidence)
+    decided = estimators.advantage(worlds, measured.scores, confidence)
+    bounds, above = measured.bounds(confidence), ""
+    shown = max(each.epsilon for each in bounds.values())
+    if claim is not None and shown > claim.epsilon:
+        above = ABOVE.format(shown, claim.epsilon, confidence)
     details = LoopDetails(
         data=order.data,
         target=order.target,
@@ -150,18 +145,18 @@ def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
         runs=measured.runs,
         provable=max(each.epsilon for each in most.values()),
         noise=noise,
-        least_noise=off[0].strip(",") if off else "",
+        least_noise=seen.noise_off[0].strip(",") if seen.noise_off else "",
         influence=seen.influence,
-        decisions=Decisions.of(found, len(worlds), order.seed, measured.bounds(confidence)),
+        decisions=Decisions.of(decided, len(worlds), order.seed, bounds),
     )
     return concluded(
         [view],
-        partial(loop_evidence, seen, objections, noise),
+        loop_evidence(found, noise, seen.influence, above),
         kind=LOOP,
         name=order.function,
         unit="record",
         claim=claim,
-        findings=objections,
+        findings=found.findings,
         delta=delta,
         confidence=confidence,
         details=details,
@@ -170,26 +165,20 @@ def judged(measured: MeasuredLoop, claim: Claim | None) -> LoopReport:
 
 
 def loop_evidence(
-    seen: Observation,
-    objections: Sequence[Finding],
-    noise: MeasuredNoise | None,
-    claim: Claim,
-    row: Row,
+    found: Judged, noise: MeasuredNoise | None, influence: Influence, above: str
 ) -> Evidence:
-    """Return what speaks for and against a claim about a loop."""
-    unsure = [*rules.reasons(rules.DOUBTS, seen), *theory.short(noise)]
-    against = list[str]()
-    bound = 0.0 if row.attack is None else row.attack.epsilon_at_least or 0.0
-    if row.attack is not None and bound > claim.epsilon:
-        against.append(ABOVE.format(bound, claim.epsilon, row.attack.confidence))
+    """Return what speaks for and against a claim about a loop.
+
+    above: what the attack shows above the claim, in words; "" for nothing.
+    """
+    unsure = [*found.unsure, *theory.short(noise)]
     rare = 0 if noise is None else int(1 / noise.missed_below)
     return Evidence(
-        broken=alarms(objections) > 0 or bool(against),
-        unknown=rules.unknown(seen, row.epsilon),
-        exceeded=row.epsilon is not None and not claim.allows(row.epsilon),
+        broken=alarms(found.findings) > 0 or bool(above),
+        unknown=found.unknown,
         unsure=unsure,
-        against=against,
-        in_favour=[] if unsure else [SUPPORTED.format(noise, rare, seen.influence)],
+        against=[above] if above else [],
+        in_favour=[] if unsure else [SUPPORTED.format(noise, rare, influence)],
     )
 
 

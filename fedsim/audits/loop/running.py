@@ -23,8 +23,8 @@ from fedsim.audits.loop.attack import Direction, Features, learnt
 from fedsim.audits.loop.contract import Data, Function, Neighbours, Tensor
 from fedsim.audits.loop.influence import Training, contents, influence
 from fedsim.audits.steps.classes import LoopWatch, rest, wrap
+from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
 from fedsim.audits.steps.observation import Influence, Observation, ObservedRun
-from fedsim.audits.steps.statistics import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
 from fedsim.audits.steps.watch import SHOWN
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -11,7 +11,6 @@ mean has no change in place of this update, with the same weights and number of 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms
@@ -21,7 +20,6 @@ from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.releases import NUMBERS, MeasuredRounds, Notes, ReleaseReport
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.results.conditions import TRANSCRIPT
-from fedsim.audits.results.rows import Row
 from fedsim.audits.steps.watch import unbelievable
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import (
@@ -43,10 +41,6 @@ OTHER_UNIT = {
 UNSTATED_UNIT = (
     "the claim does not state what it protects. State --claimed-unit client for a client's whole "
     "update, as its training returns it, or --claimed-unit record for one record of its data"
-)
-UNCERTAIN = (
-    "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
-    "the audit would compare configured noise with it"
 )
 OWN_NOISE = (
     "the training's own code, {}, makes the noise. An audit measures its size, but not whether it "
@@ -159,7 +153,7 @@ class Auditor:
             findings.append(Finding(TORN, severity="note"))
         return concluded(
             measured.views,
-            partial(recorded_evidence, measured, broken, missing, self._mechanism),
+            recorded_evidence(measured, broken, missing, self._mechanism, claim),
             kind=TRANSCRIPT,
             name=self.facts.app or f"a recording by {self.facts.recorder}",
             unit=measured.unit,
@@ -196,8 +190,7 @@ def recorded_evidence(
     broken: bool,
     missing: str,
     mechanism: Mapping[str, Any],
-    claim: Claim,
-    row: Row,
+    claim: Claim | None,
 ) -> Evidence:
     """Return what speaks for and against a claim about a recorded run.
 
@@ -206,21 +199,15 @@ def recorded_evidence(
         missing: why rounds may be missing, "" if none are.
         mechanism: as recorded; the last round that names a value counts.
     """
-    if claim.unit != measured.unit:
+    if claim is not None and claim.unit != measured.unit:
         other = OTHER_UNIT[measured.unit] if claim.unit else UNSTATED_UNIT
         return Evidence(incomparable=other)
     if measured.unmeasured or (release := measured.release) is None:
         return Evidence(unknown=[measured.unmeasured])
-    at_most = math.inf if row.epsilon is None else row.epsilon
     own = mechanism.get("own_noise")
-    kept = claim.allows(at_most)
-    largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
-    doubts = [*measured.doubts, *([OWN_NOISE.format(own)] if own else [])]
     return Evidence(
         broken=broken,
         unknown=[f"{missing}, and the claim is about all rounds"] if missing else [],
-        # The configuration itself contradicts the claim.
-        exceeded=not kept and release.noise == "as claimed",
-        unsure=doubts[:1] if kept else [UNCERTAIN.format(largest)],
+        unsure=[*measured.doubts, *([OWN_NOISE.format(own)] if own else [])],
         in_favour=[] if release.clients else [UNSEEN],
     )

@@ -5,7 +5,7 @@ The noise of a Gaussian mechanism is independent, normal, and of one size in eve
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,19 @@ from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.results.rows import Limit, Noise, View
+from fedsim.audits.results.rows import Limit, Noise, Source, View
 from fedsim.audits.run import detectable
+from fedsim.audits.steps.noise import (
+    ALPHA,
+    LONGEST_NOISE,
+    NoiseSums,
+    Squares,
+    echo_p_value,
+    of_release,
+    shape_p_value,
+    total,
+)
+from fedsim.audits.steps.theory import Composition
 from fedsim.audits.steps.watch import number
 from fedsim.federation.transcripts.records import Layout
 
@@ -115,12 +126,23 @@ OTHER_ARRAY = (
 )
 
 
+ECHO = (
+    "the noise repeats itself, also moved or with the other sign, beyond chance: noise is used "
+    "again, and hides the gradients of one step alone"
+)
+UNEVEN = (
+    "the noise is not independent Gaussian noise of the configured sizes: its length varies from "
+    "one release to the next more, or less, than chance explains"
+)
+
+
 @dataclass(frozen=True)
 class NoiseLevel:
     """Noise over its scale: the configured noise, or 1 where some round has none configured.
 
     Attributes:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
+        sums: of all rounds together.
         point: best estimate of all rounds together; `shown`: its interval in the report.
         sure: the same at the confidence of an alarm.
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
@@ -129,10 +151,20 @@ class NoiseLevel:
     releases: Sequence[Release]
     verdict: str
     scales: Sequence[float]
+    sums: NoiseSums
     point: float
     shown: Interval
     sure: Interval
     sure_rounds: Sequence[Interval]
+
+    @property
+    def claimed(self) -> bool:
+        return all(release.claimed_std for release in self.releases)
+
+    @property
+    def source(self) -> Source:
+        """Where the noise of a limit comes from: the configuration, if nothing differs from it."""
+        return "theory" if self.verdict == "as claimed" else "measured"
 
     @property
     def alike(self) -> bool:
@@ -192,29 +224,25 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
     )
     bare = "hidden" if hidden else "none" if noiseless else ""
 
-    def cut(rounds: Sequence[Release], scales: Sequence[float], at: float) -> Interval:
-        interval = _together(rounds, scales, at)
-        if not bare:
-            return interval
-        return Interval(0.0, interval.high if hidden else 0.0, interval.confidence)
+    def interval(squares: Squares, error: float) -> Interval:
+        found = squares.interval(error / 2)
+        return replace(found, low=0.0, high=found.high if hidden else 0.0) if bare else found
 
-    shown, sure = (cut(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
-    each = 1 - (1 - ALARM_CONFIDENCE) / len(releases)
-    pairs = list(zip(releases, scales, strict=True))
-    sure_rounds = [cut([release], [scale], each) for release, scale in pairs]
-    # The estimate if all rounds have the same multiple of their scales.
-    energy = sum(release.energy / scale**2 for release, scale in pairs)
-    point = math.sqrt(energy / sum(release.size for release in releases))
+    parts = [of_release(*pair) for pair in zip(releases, scales, strict=True)]
+    sums = total(parts)
+    sure = interval(sums.whole, ALPHA)
+    sure_rounds = [interval(part.whole, ALPHA / len(parts)) for part in parts]
     less = sure.high < 1 or any(one.high < 1 for one in sure_rounds)
     verdict = "less" if less else "more" if sure.low > 1 else "as claimed"
     return NoiseLevel(
-        releases,
-        bare or (verdict if claimed else "unclaimed"),
-        scales,
-        0.0 if bare == "none" else point,
-        shown,
-        sure,
-        sure_rounds,
+        releases=releases,
+        verdict=bare or (verdict if claimed else "unclaimed"),
+        scales=scales,
+        sums=sums,
+        point=0.0 if bare == "none" else math.sqrt(sums.whole.energy / sums.whole.freedom),
+        shown=interval(sums.whole, significance(confidence)),
+        sure=sure,
+        sure_rounds=sure_rounds,
     )
 
 
@@ -224,23 +252,21 @@ def detects(level: NoiseLevel) -> list[float] | None:
         return None
     pairs = zip(level.releases, level.scales, strict=True)
     rounding = max((release.rounding / scale) ** 2 for release, scale in pairs)
-    freedom = sum(release.size for release in level.releases)
-    return [detectable.by_energy(freedom, significance(ALARM_CONFIDENCE) / 2, rounding)]
+    return [detectable.by_energy(level.sums.whole.freedom, ALPHA / 2, rounding)]
 
 
 def noise_findings(level: NoiseLevel) -> list[Finding]:
     """Return what contradicts the configured noise: its size, and its shape where it is visible."""
     releases, sure = level.releases, level.sure
-    low = [at for at, one in enumerate(level.sure_rounds) if one.high < 1]
     if level.verdict == "hidden":
         return [Finding(HIDDEN, severity="caution", rule=RULE)]
     if level.verdict == "none":
         bare = sum(release.noiseless for release in releases)
         text = NO_NOISE.format("" if bare == len(releases) else f" in {bare} rounds")
-        if not all(release.claimed_std for release in releases):
+        if not level.claimed:
             return [Finding(text, severity="note", rule=RULE)]
         return [Finding(text, MEND, rule=RULE)]
-    found = []
+    found, low = list[Finding](), [at for at, one in enumerate(level.sure_rounds) if one.high < 1]
     if level.verdict == "less" and sure.high >= 1:
         worst = min((level.sure_rounds[at] for at in low), key=lambda one: one.high)
         text, rounds = SOME_LESS.format(worst.low, worst.high), [releases[at].round for at in low]
@@ -249,57 +275,58 @@ def noise_findings(level: NoiseLevel) -> list[Finding]:
         text = OTHER_LEVEL.format(level.verdict, sure.low, sure.high)
         less = level.verdict == "less"
         found = [Finding(text, MEND * less, "alarm" if less else "caution", RULE)]
+    found += [Finding(each) for each in _of_array(level)]
+    if level.claimed and _clear(releases) == len(releases):
+        found += [Finding(each) for each in _dependent(level)]
     if len(releases) > MOST_COMPARED:
         found.append(Finding(COMPARED, severity="note"))
-    return found + _shape_findings(releases[:MOST_COMPARED], level.stds()[:MOST_COMPARED])
+    return found + _shape_findings(releases[:MOST_COMPARED])
 
 
-def _together(
-    releases: Sequence[Release], stds: Sequence[float], confidence: float, array: str = ""
-) -> Interval:
-    """Return an interval for the noise over its scale; its low end excludes rounding errors.
-
-    array: name of the array whose noise is meant; "" for the whole model.
-    """
-    most, least, freedom = 0.0, 0.0, 0
-    for release, std in zip(releases, stds, strict=True):
-        whole = release.size, release.energy, release.rounding
-        size, energy, rounding = release.by_array[array] if array else whole
-        most += energy / std**2
-        least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
-        freedom += size
-    low = noisy_means.std_interval(least, freedom, confidence).low
-    return Interval(low, noisy_means.std_interval(most, freedom, confidence).high, confidence)
+def _of_array(level: NoiseLevel) -> list[str]:
+    """Return the arrays that have another level of noise than the whole model."""
+    names, sums = [*level.releases[0].by_array], level.sums
+    # The level of the whole model is judged elsewhere; this compares single arrays with it.
+    if not 1 < len(names) == len(sums.tensors):
+        return []
+    pairs = zip(names, sums.tensors, strict=True)
+    ends = {name: each.interval(ALPHA / 2 / len(names)) for name, each in pairs}
+    return [
+        OTHER_ARRAY.format(name, one.low / level.point, one.high / level.point)
+        for name, one in ends.items()
+        if one.high < 0.5 * level.point or one.low > 2 * level.point
+    ]
 
 
-def _shape_findings(releases: Sequence[Release], stds: Sequence[float]) -> list[Finding]:
-    """Return what contradicts independent N(0, s^2) in every parameter and round.
+def _dependent(level: NoiseLevel) -> list[str]:
+    """Return whether noise is used again, in other places too, or is uneven from step to step."""
+    pairs = zip(level.releases, level.scales, strict=True)
+    parts = [release.fingerprint.astype(np.float64) / scale for release, scale in pairs]
+    again = echo_p_value(np.concatenate(parts)[:LONGEST_NOISE])
+    # Less noise in some rounds has its own finding.
+    even = 1.0 if level.verdict == "less" else shape_p_value(level.sums)
+    # Bonferroni: an equal share of the error for each test.
+    return [text for text, p in ((ECHO, again), (UNEVEN, even)) if p < ALPHA / 2]
 
-    Args:
-        releases: all rounds, each with noise.
-        stds: measured noise of each: compared with the claim, too little noise everywhere would be
-            an objection to every array.
-    """
+
+def _clear(releases: Sequence[Release]) -> int:
+    """Return how many rounds have noise so far above rounding that its shape can be judged."""
+    return len(noisy_means.clear_of_rounding(releases))
+
+
+def _shape_findings(releases: Sequence[Release]) -> list[Finding]:
+    """Return what contradicts independent normal noise in every parameter and round."""
     findings = []
     repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
     if repeated:
         first, second = repeated[0]
         findings.append(Finding(REPEATED.format(second, first, len(repeated))))
-    unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
-    if unseen:
+    if unseen := len(releases) - _clear(releases):
         where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"
         findings.append(Finding(SHAPE_UNSEEN.format(where), severity="note"))
     normal = noisy_means.normality(releases)
-    if normal is not None and normal < 1 - ALARM_CONFIDENCE:
+    if normal is not None and normal < ALPHA:
         findings.append(Finding(NOT_GAUSSIAN.format(normal)))
-    names = list(releases[0].by_array)
-    # The level of the whole model is judged elsewhere; this compares single arrays with it.
-    if len(names) > 1 and all(list(release.by_array) == names for release in releases):
-        bonferroni = 1 - (1 - ALARM_CONFIDENCE) / len(names)
-        for name in names:
-            found = _together(releases, stds, bonferroni, name)
-            if found.high < 0.5 or found.low > 2:
-                findings.append(Finding(OTHER_ARRAY.format(name, found.low, found.high)))
     return findings
 
 
@@ -386,7 +413,7 @@ class MeasuredRounds:
 def released(
     observer: str,
     level: NoiseLevel,
-    limits: tuple[float, float],
+    limit: Limit,
     at_least: float,
     confidence: float,
     **more: Any,
@@ -394,11 +421,12 @@ def released(
     """Return what is measured of releases, with the view of their observer.
 
     Args:
-        limits: upper bounds on epsilon and on the advantage, at the confidence of an alarm.
-        at_least: lower bound on the largest epsilon of any client or record, at the same.
+        limit: of the noise that may support a claim.
+        at_least: lower bound on the largest epsilon of any client or record, at the confidence of
+            an alarm.
         more: fields of the report that this observer has.
     """
-    releases, ratio = level.releases, level.shown
+    releases, ratio, why = level.releases, level.shown, ""
     release = ReleaseReport(
         round_numbers=[each.round for each in releases],
         noise=level.verdict,
@@ -410,26 +438,21 @@ def released(
         noise_multiplier=noise_multiplier(level),
         **more,
     )
-    limit, why, claimed = None, "", all(release.claimed_std)
     if release.noise == "none":
-        why = "" if claimed else NOISE_ELSEWHERE
+        why = "" if level.claimed else NOISE_ELSEWHERE
     elif release.noise == "hidden":
         why = HIDDEN
     elif release.noise_multiplier is None:
         why = UNBOUNDED
-    if release.noise != "hidden":
-        # The configured noise counts where nothing contradicts it.
-        configured = release.noise in ("as claimed", "more")
-        limit = Limit.of_epsilon(*limits, "theory" if configured else "measured")
     believed = [client.log_odds[-1] for client in release.clients]
     view = View(
         observer=observer,
-        limit=limit,
+        limit=None if release.noise == "hidden" else replace(limit, source=level.source),
         trials=1,
         log_odds=max(0.0, *believed) if believed else None,
         # Nothing is proven about a mechanism that the recording does not show whole.
         bounds=lambda _: {} if why else {"noise": at_least},
-        noise=Noise(ratio.low, ratio.high, confidence) if claimed else None,
+        noise=Noise(ratio.low, ratio.high, confidence) if level.claimed else None,
         detects=detects(level),
     )
     findings = noise_findings(level)
@@ -441,11 +464,11 @@ def updates_measured(level: NoiseLevel, delta: float, confidence: float) -> Meas
     releases = level.releases
     most, least = level.most_stds(together=False), level.least_stds()
     nodes = sorted({node for release in releases for node in release.contributions})
-    largest = max(_mu(node, releases, least) for node in nodes)
-    limits = gaussian.epsilon(largest, delta), gaussian.advantage(largest)
+    limit = Composition(mu=max(_mu(node, releases, least) for node in nodes))
     at_least = gaussian.epsilon(max(_mu(node, releases, most) for node in nodes), delta)
     clients = [_client(node, level, delta) for node in nodes]
-    return released("participant", level, limits, at_least, confidence, clients=clients)
+    found = limit.limit(delta, level.source)
+    return released("participant", level, found, at_least, confidence, clients=clients)
 
 
 def noise_multiplier(level: NoiseLevel) -> float | None:

@@ -17,7 +17,7 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import Predicted
 from fedsim.audits.results.numbers import Ends, Real
 from fedsim.audits.results.verdicts import State, StateWords
-from fedsim.privacy.identifiability import advantage_of_curve, rho_beta_of_epsilon
+from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 Source = Literal["theory", "claim", "measured"]
 
@@ -61,19 +61,6 @@ class Limit:
         """Return the limit of a mechanism of which epsilon and rho_alpha alone are known."""
         belief = rho_beta_of_epsilon(epsilon)
         return cls(epsilon, belief, 1.0, rho_alpha, None, None, [], note, source)
-
-    @classmethod
-    def of_curve(
-        cls, epsilon: Callable[[float], float | None], delta: float, source: Source
-    ) -> "Limit | None":
-        """Return the limit of a mechanism from its epsilon at every delta; None if unknown."""
-        at = epsilon(delta)
-        if at is None:
-            return None
-        most = advantage_of_curve(
-            lambda each: math.inf if (found := epsilon(each)) is None else found, delta
-        )
-        return cls.of_epsilon(at, most, source)
 
     @property
     def largest(self) -> WorstOff:

@@ -9,8 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.steps import statistics
-from fedsim.audits.steps.statistics import ALPHA, NOTHING, NoiseSums
+from fedsim.audits.steps import sampling
+from fedsim.audits.steps.noise import (
+    ALPHA,
+    NOTHING,
+    TOLERANCE,
+    NoiseSums,
+    shape_p_value,
+    summed,
+    total,
+)
 from fedsim.audits.steps.watch import SHOWN, Statement, Step
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -84,6 +92,7 @@ class Observation:
         twin: runs with another record in its place.
         records: number of records in D.
         recorded: whether a recorder saw the one run, so that rules on runs do not apply.
+        shown: least noise multiplier of each recorded step, as measured.
         stranger: runs with other features of all records.
         more: noise of all further runs, each with its own seed.
         varies: whether any two of these, in one world, released different numbers.
@@ -98,6 +107,7 @@ class Observation:
     records: int = 0
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
     recorded: bool = False
+    shown: tuple[float, ...] | None = None
     stranger: tuple[ObservedRun, ...] = ()
     more: NoiseSums = NOTHING
     varies: bool = False
@@ -143,7 +153,7 @@ class Observation:
 
     @cached_property
     def noise(self) -> NoiseSums:
-        runs = statistics.total(statistics.summed(run.steps) for run in self.independent)
+        runs = total(summed(run.steps) for run in self.independent)
         return runs if self.seeded else runs + self.more
 
     @cached_property
@@ -153,22 +163,20 @@ class Observation:
         The squared length of the noise is chi-square. The parts are all steps of all runs, each
         tensor of the model in all of them, and each step of the honest runs.
         """
-        whole = self.noise
-        if not whole.steps:
+        if not self.noise.steps:
             return {}
-        tensors = statistics.of_tensors(whole)
-        parts = {f"in the model{OVERALL}": (sum(whole.energies), whole.freedom, NOISE_TAIL)}
+        tensors = self.noise.filled
+        ratios = {f"in the model{OVERALL}": self.noise.whole.interval(NOISE_TAIL)}
         for place, each in enumerate(tensors, 1):
             name = f"in tensor {place} of the model's {len(tensors)}{OVERALL}"
-            parts[name] = *each, NOISE_TAIL / len(tensors)
+            ratios[name] = each.interval(NOISE_TAIL / len(tensors))
         runs = [each.steps for each in self.independent]
         if len({len(each) for each in runs}) == 1:
             for place, together in enumerate(zip(*runs, strict=True), 1):
-                part = statistics.summed(together)
+                part = summed(together)
                 if part.steps:
-                    tail = NOISE_TAIL / len(runs[0])
-                    parts[f"in step {place}"] = sum(part.energies), part.freedom, tail
-        return {name: statistics.interval(*part) for name, part in parts.items()}
+                    ratios[f"in step {place}"] = part.whole.interval(NOISE_TAIL / len(runs[0]))
+        return ratios
 
     @property
     def noise_off(self) -> tuple[str, Interval] | None:
@@ -176,7 +184,7 @@ class Observation:
 
         A single step counts only where the steps do not share one scale.
         """
-        least = 1 - statistics.TOLERANCE
+        least = 1 - TOLERANCE
         off = [(where, each) for where, each in self.noise_ratios.items() if each.high < least]
         whole = [each for each in off if each[0].endswith(OVERALL)]
         chosen = whole if whole and self.one_scale else off
@@ -185,7 +193,7 @@ class Observation:
     @cached_property
     def one_scale(self) -> bool:
         """Whether the noise may be Gaussian with one scale of the configured noise in all steps."""
-        return statistics.shape_p_value(self.noise) >= ALPHA
+        return shape_p_value(self.noise) >= ALPHA
 
     # Dependence on the data
 
@@ -208,7 +216,7 @@ class Observation:
 
     @cached_property
     def divides_by_batch(self) -> bool:
-        return any(statistics.divides_by_batch(run.steps) for run in self.present)
+        return any(sampling.divides_by_batch(run.steps) for run in self.present)
 
     @property
     def unlike(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.steps import statistics
+from fedsim.audits.steps import sampling
 from fedsim.audits.steps.observation import Observation
 from fedsim.audits.steps.watch import POISSON
 
@@ -66,6 +66,11 @@ def findings(seen: Observation) -> tuple[Finding, ...]:
 def broken(seen: Observation, rule: str) -> bool:
     """Return whether a rule of this name finds anything."""
     return any(each.rule == rule for each in findings(seen))
+
+
+def amplified(seen: Observation) -> bool:
+    """Return whether recorded steps are declared Poisson samples, and nothing contradicts it."""
+    return all(step.sample_rate for step in seen.steps) and not broken(seen, "sampler")
 
 
 def _adaptive(seen: Observation) -> str:
@@ -253,7 +258,7 @@ OF_STEPS = (
     ),
     Rule(
         "sampler",
-        lambda seen: not seen.kept_by_chance and statistics.sizes(seen.sampled),
+        lambda seen: not seen.kept_by_chance and sampling.sizes(seen.sampled),
         "the sizes of the batches contradict Poisson sampling at {0:.4g} (p = {3:.2g}). Their mean "
         "is that of rate {1:.4g}, and their variance {2:.3g} times that of Poisson sampling. "
         "Amplification by sampling is not proven",
@@ -267,7 +272,7 @@ OF_STEPS = (
     ),
     Rule(
         "sampler",
-        lambda seen: not seen.kept_by_chance and statistics.favoured(seen.sampled),
+        lambda seen: not seen.kept_by_chance and sampling.favoured(seen.sampled),
         "a record was in {} of {} batches, too many for a sampling rate of {:.4g}: its rate is at "
         "least {:.3g} (99.99 % confidence, for all records together)",
         SAMPLER,
@@ -356,17 +361,19 @@ DOUBTS: Mapping[str, Found] = {
         lambda seen: seen.influence.elsewhere
     ),
     "the loop's own code adds the noise, and no measurement shows that it is fresh in every step "
-    "of every training; let Opacus's optimizer add it": lambda seen: not seen.noise.own,
+    "of every training; let Opacus's optimizer add it": lambda seen: (
+        not (seen.recorded or seen.noise.own)
+    ),
+    "the audit cannot tell whether batches are Poisson samples: their sizes or the number of "
+    "records were not recorded, or too few were recorded to exclude one fixed size; record more "
+    "steps, or call the recorder on the Opacus engine before make_private": lambda seen: (
+        seen.recorded and amplified(seen) and not sampling.tested(seen.steps)
+    ),
 }
 """What theory takes for granted about records and noise, and the audit cannot check."""
 
 
-def reasons(table: Mapping[str, Found], seen: Observation) -> list[str]:
+def reasons(table: Mapping[str, Found], seen: Observation) -> tuple[str, ...]:
     """Return the sentences of a table that apply, by what each finds."""
     found = {why: one(seen) for why, one in table.items()}
-    return [_said(why, each) for why, each in found.items() if each]
-
-
-def unknown(seen: Observation, epsilon: float | None) -> list[str]:
-    """Return why theory has no epsilon; empty where it has one."""
-    return reasons(UNKNOWNS, seen)[:1] if epsilon is None else []
+    return tuple(_said(why, each) for why, each in found.items() if each)

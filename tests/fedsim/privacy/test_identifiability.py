@@ -242,12 +242,3 @@ def test_epsilon_and_delta_bound_the_advantage_from_above(z, steps, delta):
     mechanism = Mechanism.alike(z, steps)
     exact = ident.rho_alpha(mechanism)
     assert ident.advantage_of_epsilon(PLD.epsilon(mechanism, delta), delta) >= exact * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("rate", [1.0, 0.1])
-@pytest.mark.parametrize("multiplier", [0.7, 3.0, 40.0])
-def test_the_curve_of_epsilon_has_the_advantage_of_its_mechanism(multiplier, rate):
-    mechanism = Mechanism.alike(multiplier, 20, rate)
-    found = ident.advantage_of_curve(lambda delta: PLD.epsilon(mechanism, delta), 1e-5)
-    assert 0 <= found - ident.rho_alpha(mechanism) <= 2**-ident.HALVINGS + 1e-4
-    assert ident.advantage_of_curve(lambda _: math.inf, 1e-5) == 1

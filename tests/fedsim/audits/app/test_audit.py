@@ -209,8 +209,7 @@ def test_a_conviction_against_theory_is_said_to_contradict_it():
     disproved = replace(outcome, verdict=Verdict.CONVICTED)
     assert "Theory supports the claim, but the attack" in words.audit_words.told(disproved)[0]
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
-    for epsilon in (2 * CLAIM.epsilon, None):
-        limit = Limit.of_curve(lambda _, at=epsilon: at, CLAIM.delta, "theory")
+    for limit in (Limit.of_epsilon(2 * CLAIM.epsilon, 1.0, "theory"), None):
         row = replace(outcome.row, limit=limit)
         unsupported = replace(disproved, rows={outcome.vantage: row})
         assert words.audit_words.told(unsupported) == []

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsim.audits.steps.statistics import (
+from fedsim.audits.steps.noise import (
     ALPHA,
     LEAST_SHARE,
     UNLUCKY,
     NoiseSums,
+    Squares,
     echo_p_value,
     freedom_for,
-    interval,
     shape_p_value,
-    worst,
+    total,
 )
 
 DRAWS, ENOUGH = 4000, 5000
@@ -24,26 +24,30 @@ def sums(noise):
     """noise: [steps, numbers], of a model of one tensor, with a configured deviation of 1."""
     energies = np.square(noise).sum(axis=1)
     return NoiseSums(
-        len(noise), (noise.shape[1],), (float(energies.sum()),), float(np.log(energies).sum())
+        len(noise), (squares(energies.sum(), noise.size),), float(np.log(energies).sum())
     )
+
+
+def squares(energy, freedom):
+    return Squares(float(energy), float(energy), freedom)
 
 
 @pytest.mark.parametrize("freedom", [7, 672, ENOUGH])
 def test_the_least_noise_is_below_the_true_share_as_often_as_its_confidence_says(freedom):
     share = 0.9
     energies = share**2 * np.random.default_rng(1).chisquare(freedom, DRAWS)
-    wrong = np.mean([interval(each, freedom, 0.05).low > share for each in energies])
+    wrong = np.mean([squares(each, freedom).interval(0.05).low > share for each in energies])
     assert wrong == pytest.approx(0.05, abs=0.015)
 
 
 def test_so_many_numbers_are_measured_that_right_noise_nearly_always_shows_its_share():
     freedom = freedom_for(LEAST_SHARE, 0.05, UNLUCKY)
     energies = np.random.default_rng(3).chisquare(freedom, DRAWS)
-    told = np.mean([interval(each, freedom, 0.05).low >= LEAST_SHARE for each in energies])
+    told = np.mean([squares(each, freedom).interval(0.05).low >= LEAST_SHARE for each in energies])
     assert told == pytest.approx(1 - UNLUCKY, abs=0.002)
-    few = NoiseSums(100, (640, 10), (64_000.0, 1000.0), 0.0)
+    few = NoiseSums(100, (squares(64_000, 64_000), squares(1000, 1000)))
     assert not few.enough(0.95)  # of the second tensor
-    assert replace(few, steps=2000).enough(0.95)
+    assert total([few] * 20).enough(0.95)
 
 
 REUSED = {
@@ -103,7 +107,17 @@ def test_gaussian_noise_is_not_taken_for_another(steps, numbers):
 
 def test_the_tensor_with_the_least_noise_counts():
     """A bias without noise is a hundredth of the numbers, and nothing of its gradient is hidden."""
-    bias_without = NoiseSums(1000, (640, 10), (640_000.0, 1e-9), 0.0)
-    assert worst(bias_without, 0.05) < 1e-6
-    both = NoiseSums(1000, (640, 10), (640_000.0, 10_000.0), 0.0)
-    assert 0.98 < worst(both, 0.05) < 1
+    bias_without, both = (
+        NoiseSums(1000, (squares(640_000, 640_000), squares(energy, 10_000)))
+        for energy in (1e-9, 10_000)
+    )
+    assert bias_without.worst(0.05) < 1e-6
+    assert 0.98 < both.worst(0.05) < 1
+
+
+def test_noise_of_models_of_several_sizes_counts_as_that_of_one_tensor():
+    small, large = (NoiseSums(1, (squares(size, size),), 1.0) for size in (20, 30))
+    together = total([small, large, large])
+    assert (together.steps, together.tensors) == (3, (squares(80, 80),))
+    assert shape_p_value(together) == 1  # their lengths cannot be compared
+    assert (small + replace(small, least=0.5)).least == 0.5

@@ -10,8 +10,8 @@ import pytest
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.running import Loop
+from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.rules import findings
-from fedsim.audits.steps.statistics import NoiseSums
 from fedsim.audits.steps.theory import epsilon, mechanism
 from fedsim.privacy.mechanism import Neighbouring
 
