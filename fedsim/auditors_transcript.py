@@ -1,17 +1,12 @@
 """The audit of an auditor's transcript, with the further files that the auditor has."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_report import LiveReport, assemble
-from fedsim.configuration import Scalar, to_run_config
-from fedsim.federation.runs import run_transcript
-from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game.canary import Canaries
@@ -29,13 +24,10 @@ class AuditorsTranscript:
     path: Path
     options: AuditOptions
     audit: LiveAudit
-    run: RunDirectory | None
 
     def begin(self, observed: ObservedRound) -> None:
         """Observe the first message, which brings the configuration."""
         self.audit.observe(observed)
-        if self.run is not None:
-            _check_same(self.run, to_run_config(self.audit.run))
         watches = self.audit.canaries, self.audit.noise
         unaudited = all(watch is None for watch in watches)
         if self.options.no_challenge and unaudited:
@@ -45,18 +37,14 @@ class AuditorsTranscript:
             )
 
     def report(self) -> LiveReport:
-        worlds: Bools | None = None
-        if self.run is not None:
-            worlds = run_transcript.read(self.run)["worlds"]
         with Reader(self.path) as reader:
             facts = reader.facts
         options, ended = self.options, has_ended(self.path)
-        return assemble(self.audit, facts, options.level, worlds, options.claim, ended)
+        return assemble(self.audit, facts, options.level, options.claim, ended)
 
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
     options.taken("an auditor's transcript")
-    run = None if options.worlds is None else RunDirectory.open(options.worlds)
     seeds, root = options.canary_seed_file, options.data_root
     audit = LiveAudit(
         "" if root is None else str(root.expanduser().absolute()),
@@ -65,27 +53,7 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
         confidence=options.level,
         weights="" if options.weights is None else str(options.weights.expanduser().absolute()),
     )
-    return AuditorsTranscript(path, options, audit, run)
-
-
-def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
-    def compared(keys: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        # Paths and hardware do not change the worlds.
-        return {
-            key: value
-            for key, value in keys.items()
-            if key not in ("data.root", "data.download", "trials.batch")
-            and (key == "run.seed" or not key.startswith("run."))
-        }
-
-    named, observed = compared(to_run_config(run.config)), compared(recorded)
-    differing = sorted(key for key in observed if named[key] != observed[key])
-    if differing:
-        key = differing[0]
-        raise InputError(
-            f"'{run.path}' is not the recorded run: its {key} is {named[key]!r}, and that of the "
-            f"recorded run is {observed[key]!r}; name the recorded run's directory with --worlds"
-        )
+    return AuditorsTranscript(path, options, audit)
 
 
 def _planted(path: Path) -> list[Canaries]:

@@ -232,8 +232,8 @@ def _audits() -> Iterator[Kind]:
     yield Kind(
         "live-audit",
         (
-            (*live, "2", "--worlds", "run", "--out", "refuted"),
-            (*live, "99", "--worlds", "run", "--out", "claimed"),
+            (*live, "2", "--out", "exceeded"),
+            (*live, "99", "--out", "claimed"),
             (*live, "99", "--claimed-unit", "client", "--out", "other-unit"),
             ("audit", "transcripts", "--out", "unclaimed"),
         ),

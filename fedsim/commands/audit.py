@@ -58,7 +58,6 @@ def audit(
     weights: Path | None = None,
     canary_seed_file: Path | None = None,
     no_challenge: bool = False,
-    worlds: Path | None = None,
     guesses: int = 0,
     out: Path | None = None,
     progress: Progress = None,
@@ -122,7 +121,6 @@ def audit(
         canary_seed_file: file with a line for each client that plants canaries, its canary-seed and
             canary-count, for an auditor's transcript.
         no_challenge: skip everything that needs data, for an auditor's transcript.
-        worlds: run directory with the true world of each trial, for an auditor's transcript.
         guesses: number of canaries of scores to guess, chosen before you see them. 0: one in eight.
         out: directory of the report. Default: NAME-audit beside a transcript; none for others.
         progress: whether to show a bar; None: only in a terminal or a notebook.
@@ -152,7 +150,6 @@ def audit(
         weights=_path(weights),
         canary_seed_file=_path(canary_seed_file),
         no_challenge=no_challenge or None,
-        worlds=_path(worlds),
         guesses=guesses or None,
     )
     place = _path(out)

@@ -156,8 +156,7 @@ def _live(
             kept.flush()
             looks.append(look)
             show(view(looks))
-            # A run has its worlds when it has ended.
-            if options.worlds is None and time.monotonic() - written > INTERIM:
+            if time.monotonic() - written > INTERIM:
                 pages.write(live.report(), place, looks)
                 written = time.monotonic()
     return live.report(), looks

@@ -19,9 +19,7 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
     "a training loop": (*CODE, "data", "records", "target"),
     "a recorded transcript": ("delta",),
     "a table of canary scores": ("delta", "guesses"),
-    "an auditor's transcript": (
-        *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
-    ),
+    "an auditor's transcript": (*("data_root", "weights", "canary_seed_file", "no_challenge"),),
 }
 
 
@@ -35,7 +33,6 @@ class AuditOptions:
         data_root: directory of the run's dataset on this machine, for an auditor's transcript.
         canary_seed_file: seeds and numbers of the clients' canaries, for an auditor's transcript.
         no_challenge: whether to leave out beliefs about the challenge, which need the data.
-        worlds: run directory that says which beliefs were right, for an auditor's transcript.
         guesses: number of canaries of scores to guess; 0 for one in eight, -1 for the best of
             several numbers.
     """
@@ -57,7 +54,6 @@ class AuditOptions:
     weights: Path | None = None
     canary_seed_file: Path | None = None
     no_challenge: bool | None = None
-    worlds: Path | None = None
     guesses: int | None = None
 
     def __post_init__(self) -> None:

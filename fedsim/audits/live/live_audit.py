@@ -118,8 +118,7 @@ class Look:
 
     Attributes:
         missed: number of rounds of this training that the auditor did not see.
-        log_odds: for D, float64 [T], like the round's sensitivities and noise_stds; [0] where the
-            challenge is not audited.
+        log_odds: for D, float64 [T]; [0] where the challenge is not audited.
         noise_at_most: largest possible noise of the sum and of each client's message, over the
             claimed; empty where it is not judged.
     """
@@ -130,8 +129,6 @@ class Look:
     rho_beta: float
     missed: int
     log_odds: Floats = field(default_factory=partial(np.empty, 0))
-    sensitivities: Floats = field(default_factory=partial(np.empty, 0))
-    noise_stds: Floats = field(default_factory=partial(np.empty, 0))
     noise_at_most: Mapping[str, float] = field(default_factory=dict)
     canaries: CanaryFindings | None = None
 
@@ -468,12 +465,7 @@ class LiveAudit:
             return replace(look, noise_at_most=limits, canaries=found)
         memory = self._remembered(training.memory, before, now, present)
         training.memory = memory
-        look = replace(
-            look,
-            log_odds=log_odds(memory.ratios.numpy())[:, -1],
-            sensitivities=memory.sensitivities[:, -1].numpy(),
-            noise_stds=memory.noise_stds[:, -1].numpy(),
-        )
+        look = replace(look, log_odds=log_odds(memory.ratios.numpy())[:, -1])
         self.beliefs[trials.start].append(look)
         return look
 

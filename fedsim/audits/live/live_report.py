@@ -1,8 +1,7 @@
 """The report of a live audit: the beliefs of an auditor of a running federation, in numbers.
 
-A measurement supports nothing if it could not have contradicted the noise that the server states.
-Worlds could, if winning all trials would have raised the alarm; sums and canaries could, if half of
-the noise would have.
+A measurement supports nothing if it could not have contradicted the noise that the server states:
+if half of that noise would not have raised the alarm of sums or canaries.
 """
 
 import math
@@ -13,11 +12,8 @@ from functools import partial
 import numpy as np
 from scipy.special import expit
 
-from adversaries.arrays import Bools, Floats
-from adversaries.bounds import lower_bounds
-from adversaries.errors import InputError
-from adversaries.statistics import estimators, gaussian
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Claim, Evidence, Finding
 from fedsim.audits.judgement.report import AuditReport, concluded
 from fedsim.audits.live.live_audit import CanaryFindings, LiveAudit, Look
@@ -35,25 +31,17 @@ AUDITOR = "auditor"
 """The observer that an auditor's node stands for."""
 
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
-ABOVE = (
-    f"The advantage is at least {{:.3f}} {SURE}, above its bound {{:.3f}}. Likely causes: less "
-    "noise than claimed, noise that repeats or that misses a part of the model, or a clipped "
-    "gradient above the sensitivity"
-)
 LOUD = (
     f"Canaries show a signal of at least {{:.3f}} standard deviations {SURE}, but the claimed "
     "noise allows {:.3f}: there is less noise than claimed"
 )
 UNABLE = (
-    "no measurement could have refuted the noise that the server states. Enough trials with known "
-    "worlds (--worlds) could, or canaries of consenting clients (--canary-seed-file)"
+    "no measurement could have refuted the noise that the server states. Canaries of consenting "
+    "clients (--canary-seed-file) could"
 )
 EXCEEDED = "the noise that the server states allows epsilon {:.4g}, above the claim"
 UNENDED = "the transcript does not state that the run has ended"
 NO_ROUND = "no round was observed from its beginning to its end"
-
-Scored = tuple[Bools, Floats]
-"""Worlds and final log-odds of the observed trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +65,6 @@ class LiveDetails:
     rounds: int
     """Rounds of the longest observed training."""
     missed: int
-    single: bool
     trials: int
     released_epsilon: float | None
     """Epsilon of everything released together; None where the noise comes from the seed."""
@@ -95,31 +82,22 @@ def assemble(
     audit: LiveAudit,
     facts: TranscriptFacts,
     confidence: float,
-    worlds: Bools | None = None,
     claim: Claim | None = None,
     ended: bool = False,
 ) -> LiveReport:
     """Return the report so far."""
     config = audit.config
-    if config is not None and worlds is not None and len(worlds) != config.trials.count:
-        raise InputError(
-            f"the run of --worlds has {len(worlds)} trials, but the recorded run has "
-            f"{config.trials.count}: they are different runs; name the run that the auditor joined"
-        )
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
-    limit, scored = _limit(audit), _scored(last, worlds)
-    findings = [Finding(each) for each in _alarms(audit, scored, limit)]
+    limit, findings = _limit(audit), [Finding(each) for each in _alarms(audit)]
     evidence = Evidence()
     if claim is not None:
-        observed = None if scored is None else scored[0]
-        most = None if limit is None else limit.rho_alpha
-        unmeasurable = [] if able(audit, observed, most) else [UNABLE]
+        unmeasurable = [] if able(audit) else [UNABLE]
         evidence = live_evidence(audit, claim, findings, unmeasurable, ended)
-        proven = _bounds(audit, scored, claim.delta, ALARM_CONFIDENCE).values()
+        proven = _bounds(audit, claim.delta, ALARM_CONFIDENCE).values()
         evidence = replace(evidence, proven=max(proven, default=0.0))
 
     return concluded(
-        [_view(audit, last, scored, limit, confidence)],
+        [_view(audit, last, limit, confidence)],
         evidence,
         kind=LIVE,
         name=f"Run {facts.run}",
@@ -155,7 +133,6 @@ def _details(
         rounds_planned=None if config is None else config.training.rounds,
         rounds=audit.rounds,
         missed=audit.missed,
-        single=config is not None and config.trials.count == 1,
         trials=sum(len(look.trials) for look in last),
         released_epsilon=epsilon,
         belief=belief,
@@ -190,17 +167,6 @@ def _limit(audit: LiveAudit) -> Limit | None:
     )
 
 
-def _scored(last: Sequence[Look], worlds: Bools | None) -> Scored | None:
-    """Return worlds and final log-odds of the observed trials; None unless both worlds occur."""
-    if worlds is None or not last:
-        return None
-    bits = [worlds[belief.trials.start : belief.trials.stop] for belief in last]
-    observed = np.concatenate(bits)
-    if len(np.unique(observed)) < 2:
-        return None
-    return observed, np.concatenate([belief.log_odds for belief in last])
-
-
 def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
     """Return an upper end of the noise over the claimed noise, by canaries and the sums' size.
 
@@ -215,49 +181,32 @@ def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
     return Noise(0.0, min(ends), confidence) if ends else None
 
 
-def _view(
-    audit: LiveAudit,
-    last: Sequence[Look],
-    scored: Scored | None,
-    limit: Limit | None,
-    confidence: float,
-) -> View:
-    config, counts = audit.config, [len(belief.trials) for belief in last]
+def _view(audit: LiveAudit, last: Sequence[Look], limit: Limit | None, confidence: float) -> View:
+    config = audit.config
     if config is None:
         return View(observer=AUDITOR, detects=None)
-    one_sum = config.federation.auditor_sees != "messages"
-    worlds, scores = (None, None) if scored is None else scored
-    bounds = partial(_bounds, audit, scored, config.privacy.delta)
+    bounds = partial(_bounds, audit, config.privacy.delta)
     return View(
         observer=AUDITOR,
         limit=limit,
-        worlds=worlds,
-        scores=scores,
-        passed=np.repeat([belief.epsilon for belief in last], counts) if last else None,
-        trials=sum(counts),
+        trials=sum(len(belief.trials) for belief in last),
         log_odds=max((float(belief.log_odds.max()) for belief in last), default=None),
         bounds=bounds if last or bounds(confidence) else None,
-        # No auditor that saw the same could do better.
-        exact=config.training.local_steps == 1 and one_sum and not audit.missed,
         noise=_noise(audit, confidence),
-        detects=_detects(audit, worlds),
+        detects=_detects(audit),
     )
 
 
-def _bounds(
-    audit: LiveAudit, scored: Scored | None, delta: float, confidence: float
-) -> dict[str, float]:
+def _bounds(audit: LiveAudit, delta: float, confidence: float) -> dict[str, float]:
     """Return the lower bounds on epsilon at delta, which hold together.
 
-    Guessed worlds, canaries and the size of the noise each prove one. They share the error.
+    Canaries and the size of the noise each prove one. They share the error.
     """
     everything = audit.everything()
     if audit.config is None or everything is None:
         return {}
-    measured = sum(watch is not None for watch in (scored, audit.canaries, audit.noise))
+    measured = sum(watch is not None for watch in (audit.canaries, audit.noise))
     bounds, level = dict[str, float](), 1 - (1 - confidence) / max(1, measured)
-    if scored is not None:
-        bounds["worlds"] = lower_bounds.clopper_pearson_bound(*scored, delta, level).epsilon
     signal = audit.canary_findings(level)
     if signal is not None and signal.least is not None:
         bounds["canaries"] = gaussian.epsilon(max(0.0, signal.least), delta)
@@ -274,12 +223,8 @@ def _bounds(
 # Alarms, and what could have raised one
 
 
-def _alarms(audit: LiveAudit, scored: Scored | None, limit: Limit | None) -> list[str]:
-    alarms = []
-    if scored is not None and limit is not None:
-        low = estimators.advantage(*scored, ALARM_CONFIDENCE).interval.low
-        alarms += [ABOVE.format(low, limit.rho_alpha)] * (low > limit.rho_alpha)
-    canaries = audit.canary_findings(ALARM_CONFIDENCE)
+def _alarms(audit: LiveAudit) -> list[str]:
+    alarms, canaries = list[str](), audit.canary_findings(ALARM_CONFIDENCE)
     if canaries is not None and canaries.over:
         alarms.append(LOUD.format(canaries.interval[0], canaries.claimed_mu))
     if audit.noise is not None:
@@ -288,47 +233,24 @@ def _alarms(audit: LiveAudit, scored: Scored | None, limit: Limit | None) -> lis
     return [each.removesuffix(".") for each in alarms]
 
 
-def able(audit: LiveAudit, observed: Bools | None, bound: float | None) -> bool:
-    """Return whether some measurement could have contradicted the noise.
-
-    observed: worlds of the observed trials; None where they are unknown or all the same.
-    """
-    if audit.config is None or bound is None:
-        return False
-    won = False
-    if observed is not None:
-        scores = np.where(observed, 1.0, -1.0)  # of an auditor that wins all trials
-        won = estimators.advantage(observed, scores, ALARM_CONFIDENCE).interval.low > bound
-    told = audit.noise is not None and audit.noise.telling
+def able(audit: LiveAudit) -> bool:
+    """Return whether some measurement could have contradicted the noise."""
+    if audit.noise is not None and audit.noise.telling:
+        return True
     canaries = audit.canary_findings(ALARM_CONFIDENCE)
-    if audit.canaries is not None and canaries is not None and canaries.reason is None:
-        told = told or audit.canaries.telling(audit.level(ALARM_CONFIDENCE))
-    return won or told
+    if audit.canaries is None or canaries is None or canaries.reason is not None:
+        return False
+    return audit.canaries.telling(audit.level(ALARM_CONFIDENCE))
 
 
-def _detects(audit: LiveAudit, observed: Bools | None) -> list[float] | None:
-    """Return the shares of the noise below which sums or worlds would raise an alarm.
-
-    None where no round was observed.
-    """
-    mechanisms = audit.mechanisms()
-    if not mechanisms:
+def _detects(audit: LiveAudit) -> list[float] | None:
+    """Return the share of the noise below which sums would raise an alarm; None without rounds."""
+    if not audit.mechanisms():
         return None
-    shares = []
-    if audit.noise is not None:
-        limit = audit.noise_limits(ALARM_CONFIDENCE).get(noise_watch.SUM, math.inf)
-        shares.append(detectable.by_limit(limit))
-    # Wins tell the noise only of whole, unsampled trainings.
-    if observed is not None and not audit.missed and not any(one.sampled for one in mechanisms):
-        signals = [
-            np.sqrt(sum((each.sensitivities / each.noise_stds) ** 2 for each in course)).min()
-            for course in audit.beliefs.values()
-            if course
-        ]
-        bound = max(map(identifiability.rho_alpha, mechanisms))
-        tail = significance(ALARM_CONFIDENCE) / 2
-        shares.append(detectable.by_wins(float(min(signals)), bound, observed.size, tail))
-    return shares
+    if audit.noise is None:
+        return []
+    limit = audit.noise_limits(ALARM_CONFIDENCE).get(noise_watch.SUM, math.inf)
+    return [detectable.by_limit(limit)]
 
 
 # The verdict

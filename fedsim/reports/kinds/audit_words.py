@@ -42,13 +42,9 @@ UNNOISED = (
 )
 AT_STATED_NOISE = "Ask the server for the noise of every round: without it, theory sets no limit."
 STATE_NOISE = "Record the configured noise, so that the audit can compare the measured noise."
-SINGLE = (
-    "A single training has no advantage to measure: run many trials on data that need no "
-    "protection."
-)
-WORLDS = (
-    "After the run, repeat the audit with --worlds RUN. RUN says which trials used the record, so "
-    "the audit can count right answers."
+UNKNOWN_WORLDS = (
+    "An auditor's node does not know which trials used the record. The report of a run of many "
+    "trials counts right answers."
 )
 MORE_OF_A_LOOP = (
     "Returning each step's sum [k, P], or more trials, proves more. A first model that is drawn "
@@ -194,7 +190,7 @@ def to_tell(report: AuditReport[Any], row: Row) -> list[str]:
         return []  # the reasons say what is missing
     steps = [AT_STATED_NOISE] if row.limit is None else []
     if found.trials and (attack is None or attack.interval is None):
-        steps.append(SINGLE if found.single else WORLDS)
+        steps.append(UNKNOWN_WORLDS)
     return steps or ["Watch more rounds, or more trials."]
 
 

@@ -51,7 +51,8 @@ def rules(observed, claim=CLAIM):
 
 
 def epsilon(observed, neighbouring=Neighbouring.ADD_REMOVE):
-    return ClientTheory(observed, findings(observed, CLAIM), neighbouring).epsilon(1e-5)
+    mu = ClientTheory(observed, findings(observed, CLAIM), neighbouring).mu
+    return None if mu is None else gaussian.epsilon(mu, 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,8 @@ import numpy as np
 import pytest
 
 from adversaries.bounds import canaries
-from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.live import live_report
-from fedsim.audits.live.live_audit import CanaryWatch, LiveAudit
-from fedsim.configuration import from_run_config
-
-
-@pytest.mark.parametrize("bound", [0.05, 0.34, 0.99])
-def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound):
-    audit = LiveAudit()
-    audit.config = from_run_config({"trials.count": 8})
-    for trials in (2**power for power in range(2, 13)):
-        worlds = np.arange(trials) % 2 == 0
-        won = estimators.advantage(worlds, np.where(worlds, 9.0, -9.0), ALARM_CONFIDENCE)
-        assert live_report.able(audit, worlds, bound) == (won.interval.low > bound)
+from fedsim.audits.live.live_audit import CanaryWatch
 
 
 @pytest.mark.parametrize("claimed", [0.2, 0.5, 1.0, 2.0])

@@ -61,7 +61,6 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "The auditor's belief that the target record" in " ".join(printed.out.split())
-    assert "repeat the audit with --worlds RUN" in " ".join(printed.out.split())
     directory = federation / "transcripts" / f"{RUN_ID}-audit"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
@@ -114,30 +113,8 @@ def test_following_a_finished_transcript_ends_by_itself_and_keeps_each_belief(
     assert report == json.loads((out / "report.json").read_text())
 
 
-def test_worlds_that_are_not_there_yet_cost_no_belief(federation, tmp_path, capsys):
-    """A run that is followed has its worlds when it has ended."""
-    run, out = tmp_path / "run", tmp_path / "a"
-    run.mkdir()
-    shutil.copy(federation / "run" / "config.toml", run)
-    recorded = federation / "transcripts" / f"{RUN_ID}.fedt"
-    assert command("--follow", recorded, "--out", out, "--worlds", run) == 2
-    assert "has no transcript.npz" in capsys.readouterr().err
-    assert len((out / "beliefs.jsonl").read_text().splitlines()) == 4
-
-
-def test_the_worlds_say_how_right_the_beliefs_were(federation, tmp_path, capsys):
-    options = ("--json", "--out", tmp_path / "a", "--worlds", federation / "run")
-    assert command(federation / "transcripts", *options) == 0
-    found = json.loads(capsys.readouterr().out)["rows"]["auditor"]["attack"]
-    embedded = RunDirectory.open(federation / "run").read_json("report.json")["rows"]
-    embedded = embedded["participant"]["attack"]
-    assert found["trials"] == TRIALS
-    assert found["advantage"] == pytest.approx(embedded["advantage"])
-    assert found["delta_prime"] == pytest.approx(embedded["delta_prime"])
-
-
 def test_what_trainings_of_one_seed_release_together_is_not_known(federation, tmp_path, capsys):
-    options = "--json", "--out", tmp_path / "a", "--worlds", federation / "run"
+    options = "--json", "--out", tmp_path / "a"
     claim = "--claimed-epsilon", 100, "--claimed-delta", 0.005
     assert command(federation / "transcripts", *options, *claim) == 4
     report = json.loads(capsys.readouterr().out)
@@ -145,28 +122,24 @@ def test_what_trainings_of_one_seed_release_together_is_not_known(federation, tm
 
 
 def test_the_python_api_says_the_same(federation, tmp_path, capsys):
-    recorded, worlds = federation / "transcripts" / f"{RUN_ID}.fedt", federation / "run"
-    options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005, "--worlds", worlds
+    recorded = federation / "transcripts" / f"{RUN_ID}.fedt"
+    options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005
     command(recorded, "--json", "--out", tmp_path / "audit", *options)
-    found = fedsim.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005, worlds=worlds)
+    found = fedsim.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005)
     assert json.loads(capsys.readouterr().out) == found.report
     assert found.verdict.value == found.report["verdict"]
-    # The worlds were measured, and these few trials prove nothing.
     assert found.rows.auditor.limit.epsilon == found.details.epsilon
-    assert found.details.proven_epsilon == 0
 
 
 @pytest.mark.slow
 def test_the_exit_status_says_whether_the_claim_is_supported(federation, tmp_path, capsys):
     protected = _federation(tmp_path, 28, "system")
-    worlds = ("--worlds", protected / "run")
     for folder, claimed, options, status, said in (
-        (protected, 100, worlds, 0, "is supported."),
         # What one training keeps, all twenty together do not.
         (
             protected,
             2.2,
-            worlds,
+            (),
             4,
             "is not supported. Why: The noise that the server states allows",
         ),
@@ -188,7 +161,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(federation, tmp_pat
 
 def test_what_could_not_have_refuted_a_claim_does_not_support_it(tmp_path, capsys):
     few = _federation(tmp_path, 2, "system")
-    claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
+    claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3)
     assert command(few / "transcripts", *claim) == 3
     printed = " ".join(capsys.readouterr().out.split())
     assert "is not judged. Why: No measurement could have refuted the noise" in printed
@@ -216,7 +189,6 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(federation, tmp_path, c
         writer.end()
     (tmp_path / "words").write_text("eleven")
     (tmp_path / "empty").mkdir()
-    fewer = _federation(tmp_path / "fewer", 4)
     elsewhere = tmp_path / "mnist.fedt"
     found = read_transcript(recorded / f"{RUN_ID}.fedt")
     with Writer(elsewhere, found.facts) as writer:
@@ -228,8 +200,6 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(federation, tmp_path, c
         ((recorded, "--canary-seed-file", tmp_path / "words"), "cannot read seeds"),
         ((federation / "run",), "run fedsim report"),
         ((tmp_path / "server.fedt", "--data-root", tmp_path), "so leave it out"),
-        ((recorded, "--worlds", tmp_path), "is not a run directory"),
-        ((recorded, "--worlds", fewer / "run"), "is not the recorded run"),
         ((recorded, "--delta", "1e-3"), "leave it out"),
         ((recorded, "--claimed-epsilon", "1"), "needs both"),
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
