@@ -118,3 +118,8 @@ class FederationConfig(TomlTable):
     def summed_in_the_clear(self) -> bool:
         """Whether the server sees single messages, each with only a share of the sum's noise."""
         return self.trust.model.summed_securely and self.secure_aggregation == "simulated"
+
+    @property
+    def repeats_answers(self) -> bool:
+        """Whether deployed clients answer an interrupted round of a training again to the bit."""
+        return not self.trust.model.summed_securely or self.summed_in_the_clear

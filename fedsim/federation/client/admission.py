@@ -118,6 +118,19 @@ class Received:
     def alone(self) -> bool:
         return read_alone(self.config, self.context.node_config)
 
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether an interrupted round is answered again to the bit, which costs nothing.
+
+        Not in a secure sum: the others may answer with new noise, and two sums with one message in
+        common tell more of it than one. There each answer is new, and charged.
+        """
+        terms, federation = self.terms, self.config.federation
+        if terms is None or terms.kinds.intersection(consent.UNPROTECTED):
+            return False
+        alone = self.alone or not federation.trust.model.summed_securely
+        return alone and self.config.run.job == "training"
+
     def array(self, name: str) -> Tensor:
         """Return the only array of a record, on the federation's device."""
         record = messages.array_records(self.message.content)[name]
@@ -305,10 +318,9 @@ def check_plan(received: Received) -> None:
             "adds finite noise"
         )
     answer = received.entry(request.noise_multiplier)
-    if config.run.job == "training":
+    if received.repeats:
         earlier = client_ledger.last_round(terms, answer.experiment, answer.node)
-        # An interrupted round is answered again to the bit, and charged no more. If the answer
-        # cannot be given again, the new one is planned and checked before it is charged.
+        # If the answer cannot be given again, the new one is planned and checked before its charge.
         if earlier == request.round:
             received = replace(received, request=replace(request, round=earlier + 1))
     if received.request.round <= config.training.rounds:

@@ -3,7 +3,7 @@
 A killed server continues from the model before the round, in another run of Flower, and asks again.
 An answer with new noise would be another release, and cost the client's records a second time. So
 the answer is on disk before it leaves: with the client's noise, or, where the server is trusted to
-add the noise, without. The next round's replaces it.
+add the noise, without. The next round's replaces it. A secure sum keeps none (`Received.repeats`).
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from fedsim.common import private_files, reading
 from fedsim.federation.client import client_ledger
 from fedsim.federation.client.admission import Received
 from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.protocol import consent, messages
+from fedsim.federation.protocol import messages
 
 Arrays = dict[str, ArrayRecord]
 
@@ -83,10 +83,10 @@ def answered(
 def _answering(received: Received) -> Iterator[Answering | None]:
     """Yield what is known of a request, and let no other process answer it within the block.
 
-    Yields None unless the answer is a sum with noise, of a deployed client in a training.
+    Yields None where no answer is given twice.
     """
-    terms, training = received.terms, received.config.run.job == "training"
-    if terms is None or not training or terms.kinds.intersection(consent.UNPROTECTED):
+    terms = received.terms
+    if terms is None or not received.repeats:
         yield None
         return
     folder = terms.state.resolve()

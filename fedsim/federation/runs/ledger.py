@@ -141,11 +141,11 @@ class Ledger:
     ) -> "Attempt":
         """Return a new attempt at a batch of trials.
 
-        repeats: whether clients repeat their answers from the first round on, under the same noise,
-            so that the rows of these rounds are replaced.
+        repeats: whether clients may repeat their answers from the first round on, so that `kept`
+            decides which rows of these rounds stay.
         """
         if repeats:
-            self._count(kept(self.rows, first - 1, noise_multiplier))
+            self._count(kept(self.config, self.rows, first - 1, noise_multiplier))
         # Rows of rounds that are not repeated stay beside those of the new attempt.
         anew = not repeats or any(row.round >= first for row in self.rows)
         own = self.batches.setdefault(trials.start, Account())
@@ -265,12 +265,16 @@ def by_batch(rows: Iterable[LedgerRow]) -> dict[int, Account]:
     return accounts
 
 
-def kept(rows: Iterable[LedgerRow], done: int, noise_multiplier: float) -> list[LedgerRow]:
+def kept(
+    config: Config, rows: Iterable[LedgerRow], done: int, noise_multiplier: float
+) -> list[LedgerRow]:
     """Return the rows that stay when a training continues after `done` rounds.
 
     Of later rounds nothing left but messages to clients, who give the same answers again, unless
-    the noise is another since then.
+    the noise is another since then, or the answers are summed securely.
     """
+    if not config.federation.repeats_answers:
+        return [*rows]
     return [
         row for row in rows if row.round <= done or row.kind.noise_multiplier != noise_multiplier
     ]

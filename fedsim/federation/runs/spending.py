@@ -233,7 +233,7 @@ def planned_rounds(campaign: Batches, nominal: float, done: int = 0) -> int:
     config, directory = campaign.config, campaign.directory
     rows = [] if directory is None else ledger.verified(directory)
     if config.run.job == "training":
-        rows = kept(rows, done, nominal)
+        rows = kept(config, rows, done, nominal)
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]
     fixed = rounds_of(directory, finished[0]) if directory and finished else None

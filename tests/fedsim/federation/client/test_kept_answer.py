@@ -1,16 +1,21 @@
 """A round that is asked for again is answered to the bit, and costs the client's records nothing.
 
-Anything else that is asked is a new release: another model, other records, or a lost file.
+Anything else that is asked is a new release: another model, other records, or a lost file; and each
+part of a secure sum, which hides it behind what the others add anew.
 """
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hostile import FILES, Case, contexts
+from hostile import DELTA, FILES, Case, Z, contexts
 
 from fedsim import client_app
 from fedsim.federation.client import admission, client_ledger, kept_answer, training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Steps
 
 ROWS = FILES["ward-7/patients.csv"]
 NODE = {"epsilon-limit": 50.0, "consent": "central"}
@@ -74,6 +79,56 @@ def test_an_interrupted_round_is_answered_again_to_the_bit(trust, tmp_path):
     np.testing.assert_array_equal(_asked(tmp_path, run=run, id=3, lie={"round": 2}), second)
     (kept,) = (tmp_path / "state").glob("answer-*.npz")
     assert kept.stat().st_mode & 0o777 == 0o600
+
+
+SECURE = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
+"""Towards a server that hears sums alone."""
+
+SEEN = Z * (2 / 3) ** 0.5
+"""Noise multiplier of a sum towards one of its three clients."""
+
+
+@pytest.fixture
+def unmasked(tmp_path):
+    """Return a function that returns what a client adds to a secure sum, before its masks."""
+    keys = {"key-path": str(tmp_path / "node.key"), "peers-path": str(tmp_path)}
+
+    def part(**case):
+        case = Case("", node=NODE | keys, run=SECURE, **case)
+        context, message = contexts(case, f"{len(ROWS)}/patients.csv", tmp_path, ROWS)
+        reply = training_node.train(message, context)
+        return messages.only(reply.content.array_records[messages.REPLY])
+
+    return part
+
+
+def test_a_part_of_a_secure_sum_is_never_sent_again(unmasked, tmp_path):
+    """A hostile server sums it with new noise of the others, until only its own noise is left."""
+    parts = [unmasked(id=id) for id in (1, 2, 3)]
+    assert not any(np.array_equal(part, other) for part, other in pairwise(parts))
+    assert not [*(tmp_path / "state").glob("answer-*")]
+    # Independent releases of one round add up, towards a client that knows its own share of noise.
+    answers = client_ledger.read_answers(tmp_path / "state")
+    assert [(each.round, each.charged.noise_multiplier) for each in answers] == [(1, SEEN)] * 3
+    three = Mechanism((Steps(SEEN, 3),))
+    assert client_ledger.epsilon(answers, DELTA) == pytest.approx(PLD.epsilon(three, DELTA))
+
+
+def test_a_repeated_secure_round_is_planned_with_those_to_come(tmp_path):
+    """Three rounds are planned. An interrupted one is the fourth, which this budget lacks."""
+    keys = {"key-path": str(tmp_path / "node.key"), "peers-path": str(tmp_path)}
+    limit = PLD.epsilon(Mechanism((Steps(SEEN, 3),)), DELTA)
+    node = NODE | keys | {"epsilon-limit": limit * (1 + 1e-6)}
+    for run, refused in ((SECURE, True), ({"federation.trust": "local"}, False)):
+        machine = tmp_path / run["federation.trust"]
+        for id, ask in ((1, training_node.train), (2, training_node.data_digest)):
+            case = Case("", node=node, run=run, id=id)
+            context, message = contexts(case, "patients.csv", machine, ROWS)
+            if refused and id == 2:
+                with pytest.raises(RefusedError, match=r"with all rounds and trials that it plans"):
+                    ask(message, context)
+            else:
+                ask(message, context)
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,33 @@ def test_a_kill_costs_no_epsilon(killed_in, before, training, monkeypatch):
     ]
 
 
+def test_each_attempt_at_a_secure_sum_is_charged(training, monkeypatch):
+    """The server may have seen an interrupted sum, and the clients add new noise to the next."""
+    secure = {
+        "federation.trust": "distributed",
+        "federation.secure-aggregation": "secagg+",
+        "privacy.noise-source": "system",
+        "privacy.stop-at": 100.0,
+    }
+    whole = model_card.read_card(_train(training(secure, "whole")))
+    config, really = training(secure), checkpoint.write_checkpoint
+
+    def killed(directory, state):
+        if state.round == 2:
+            raise Killed
+        really(directory, state)
+
+    for _ in range(2):
+        monkeypatch.setattr(checkpoint, "write_checkpoint", killed)
+        with pytest.raises(Killed):
+            _train(config)
+    monkeypatch.undo()
+    card = model_card.read_card(_train(config))
+    assert card.privacy.rounds_charged == whole.privacy.rounds_charged + 2
+    for spent, planned in zip(card.privacy.towards, whole.privacy.towards, strict=True):
+        assert spent.steps == [replace(each, count=each.count + 2) for each in planned.steps]
+
+
 @pytest.mark.parametrize(
     ("job", "changes"),
     [
