@@ -47,6 +47,10 @@ MOST_VALUE = 2.0**20
 """Largest absolute value of a model's parameters. Beyond it, neighbouring float32 numbers differ by
 an eighth, so no step of training would be kept. No honest training gets there."""
 
+FEWEST_SUMMED = 4
+"""Clients of a secure sum that hides a message. Of fewer, at most two masks are left to find, whose
+seeds have 32 bits in Flower's SecAgg+ (docs/explanation/secure-aggregation.md)."""
+
 USUAL_MODE = AuditConfig().mode
 
 ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
@@ -359,14 +363,15 @@ def keep_model(received: Received, model: Tensor) -> None:
 def read_alone(config: Config, node_config: Mapping[str, Scalar]) -> bool:
     """Return whether a hostile server may read a client's message under its own share of noise.
 
-    Secure aggregation prevents it where the client knows the other clients' node keys.
+    Secure aggregation of enough clients prevents it if this one knows the others' node keys.
     """
     federation = config.federation
     if not federation.trust.model.summed_securely:
         return False
     from fedsim.federation.protocol import signed_keys  # noqa: PLC0415  (secure sums only)
 
-    return federation.summed_in_the_clear or not signed_keys.knows_peers(node_config)
+    peers = signed_keys.knows_peers(node_config) and federation.clients >= FEWEST_SUMMED
+    return federation.summed_in_the_clear or not peers
 
 
 def released(config: Config, noise_multiplier: float, trials: int, alone: bool = False) -> Steps:

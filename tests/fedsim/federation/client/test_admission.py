@@ -353,14 +353,19 @@ SECURE = {
 }
 
 
+KEYS = {"peers-path": "peers", "key-path": "node.key"}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"federation.trust": "local"}, Z),
         ({"federation.trust": "central"}, Z),
-        # Two of three clients' shares hide what the third sends, and one in a message of its own.
+        # Three of four clients' shares hide what the fourth sends, and one in a message of its own.
         ({"federation.trust": "distributed"}, Z / math.sqrt(3)),
-        (SECURE | {"peers-path": "peers", "key-path": "node.key"}, Z * math.sqrt(2 / 3)),
+        (SECURE | KEYS | {"federation.clients": 4}, Z * math.sqrt(3 / 4)),
+        # Of three clients a server finds the masks, whose seeds have 32 bits.
+        (SECURE | KEYS, Z / math.sqrt(3)),
         # Without the others' keys, a server may read it alone.
         (SECURE, Z / math.sqrt(3)),
     ],

@@ -81,11 +81,15 @@ def test_an_interrupted_round_is_answered_again_to_the_bit(trust, tmp_path):
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-SECURE = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
+SECURE = {
+    "federation.trust": "distributed",
+    "federation.secure-aggregation": "secagg+",
+    "federation.clients": 4,
+}
 """Towards a server that hears sums alone."""
 
-SEEN = Z * (2 / 3) ** 0.5
-"""Noise multiplier of a sum towards one of its three clients."""
+SEEN = Z * (3 / 4) ** 0.5
+"""Noise multiplier of a sum towards one of its four clients."""
 
 
 @pytest.fixture
