@@ -29,8 +29,9 @@ class Result(BaseModel):
     """One number, and how it was measured.
 
     Attributes:
-        place: where the number stands: name of an item's number, or title, row and column of a
-            study's table (a title alone holds a count, such as "16 of 16"); () if copied by hand.
+        place: where the number stands: name of an item's number; or of a study's table how its
+            title begins, cells of its row and its column (a title alone holds a count, such as "16
+            of 16"); () if copied by hand.
         interval: of 95 %, over random draws; None without randomness.
         unit: what follows the value, such as " %".
         published: the source's own value; None if it has none.
@@ -131,11 +132,12 @@ def _write(name: str, result: Result, found: Found, measured: Mapping[str, Any])
     (RESULTS / f"{name}.json").write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
-def _cell(tables: Sequence[Any], title: str, row: str = "", column: str = "") -> str:
+def _cell(tables: Sequence[Any], title: str, *place: str) -> str:
     table = next(each for each in tables if each.title.startswith(title))
-    if not row:
+    if not place:
         return str(table.title)
-    values = next(each for each in table.rows if row in each)
+    *row, column = place
+    values = next(each for each in table.rows if {*row} <= {*map(str, each)})
     return str(values[table.columns.index(column)])
 
 

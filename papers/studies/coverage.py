@@ -202,4 +202,4 @@ def _share(count: int | None, repeats: int) -> str | None:
     if count is None:
         return None
     limits = clopper_pearson(count, repeats, 0.95)
-    return f"{count} ({100 * limits.low:.1f}–{100 * limits.high:.1f} %)"
+    return f"{count} of {repeats} ({100 * limits.low:.1f}–{100 * limits.high:.1f} %)"

@@ -116,7 +116,7 @@ def _repeated(loop: str, records: int, trials: int, repeats: int) -> tuple[Value
     found = [_audit(loop, records, trials, 1000 + seed) for seed in range(repeats)]
     verdicts = [each.verdict for each in found]
     kinds = Verdict.CONVICTED, Verdict.SUSPECT, Verdict.SUPPORTED, Verdict.NOT_JUDGED
-    counts = [verdicts.count(each) for each in kinds]
+    counts = [f"{verdicts.count(each)} of {repeats}" for each in kinds]
     above = sum(each.claim is not None and _at_least(each) > each.claim.epsilon for each in found)
     return loop, records, trials, *counts, above, round((time.monotonic() - began) / 60, 1)
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
+from scipy import stats
 from tables import Table
 from torch import nn
 
@@ -70,7 +71,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         ),
         rows,
         f"{repeats} trainings of {rounds} rounds each, from the same first models, with the "
-        "settings of papers/studies/pooled.py. ±: a standard error.",
+        "settings of papers/studies/pooled.py. ±: 95 %.",
     )
 
 
@@ -144,5 +145,5 @@ def _accuracy(model: nn.Module, public: Records) -> float:
 
 def _mean(values: object) -> str:
     numbers = np.asarray(values, dtype=np.float64)
-    error = numbers.std(ddof=1) / len(numbers) ** 0.5
-    return f"{numbers.mean():.2%} ± {error:.2%}"
+    half = stats.t.ppf(0.975, len(numbers) - 1) * numbers.std(ddof=1) / len(numbers) ** 0.5
+    return f"{numbers.mean():.2%} ± {half:.2%}"

@@ -67,7 +67,7 @@ def _honest(trainings: int, rounds: int) -> Table:
             rng = np.random.default_rng([SEED, place, training])
             *_, last = _watched([1.0] * CLIENTS, SIZE, rounds, signal, rng)
             accused.append([bool(last.accused(1 - level)) for level in LEVELS])
-        rows.append((name, *np.mean(accused, axis=0).tolist()))
+        rows.append((name, *(f"{count} of {trainings}" for count in np.sum(accused, axis=0))))
     return Table(
         "Share of honest trainings with an accusation after any round",
         ("signal in the sums", *(f"level {level:g}" for level in LEVELS)),
