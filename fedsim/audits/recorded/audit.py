@@ -98,7 +98,7 @@ class RecordedDetails:
     def unguaranteed(self) -> bool:
         """Whether nothing bounds what one update can change."""
         found = self.release
-        return found is not None and found.noise != "none" and found.noise_multiplier is None
+        return found is not None and found.noise != "none" and not found.clipped
 
 
 RecordedReport = AuditReport[RecordedDetails]

@@ -171,21 +171,18 @@ class NoiseLevel:
         """Whether all rounds are consistent with one multiple of their scales."""
         return all(one.low <= self.point <= one.high for one in self.sure_rounds)
 
-    def stds(self) -> list[float]:
-        """Return the noise of each round: of one level, unless rounds surely differ from it."""
-        if self.alike or self.verdict == "hidden":
-            return [self.point * scale for scale in self.scales]
-        return [release.left_over for release in self.releases]
-
     def known_stds(self) -> list[float]:
         """Return the noise that beliefs use: an uncontradicted claim, else the measured noise.
 
-        The claim is more exact than the measurement.
+        The claim is more exact than the measurement, which is of one level unless rounds differ.
         """
-        hidden = self.verdict == "hidden"
-        known = list(self.scales) if hidden or self.verdict == "as claimed" else self.stds()
-        pairs = zip(self.releases, known, strict=True)
-        return [0.0 if release.noiseless and not hidden else std for release, std in pairs]
+        if self.verdict in ("hidden", "as claimed"):
+            return list(self.scales)
+        pairs = zip(self.releases, self.scales, strict=True)
+        return [
+            0.0 if each.noiseless else self.point * scale if self.alike else each.left_over
+            for each, scale in pairs
+        ]
 
     def most_stds(self, *, together: bool) -> list[float]:
         """Return noise that rounds surely do not exceed, as far as their privacy is concerned.
@@ -356,8 +353,6 @@ class ClientPrivacy:
     largest_weight: float
     """Largest weight of its updates in the mean, in (0, 1]."""
     epsilon: float
-    """Under the best estimate of the noise."""
-    epsilon_at_most: float
     """Upper bound at the confidence of an alarm, or epsilon of configured noise."""
     log_odds: list[float]
     """Log-odds that the client took part, after each round."""
@@ -377,8 +372,8 @@ class ReleaseReport:
     left_over_std: list[float]
     """Standard deviation of each release without all known updates."""
     left_over_interval: list[Interval]
-    noise_multiplier: float | None
-    """Multiplier of equal steps that compose to these; None without clipping."""
+    clipped: bool
+    """Whether a clipping norm was recorded for every release."""
     clients: list[ClientPrivacy] = field(default_factory=list)
     """Each client; empty for a training loop."""
     amplified: bool = False
@@ -435,14 +430,14 @@ def released(
         left_over_interval=[
             noisy_means.std_interval(each.energy, each.size, confidence) for each in releases
         ],
-        noise_multiplier=noise_multiplier(level),
+        clipped=all(each.clipping_norm for each in releases),
         **more,
     )
     if release.noise == "none":
         why = "" if level.claimed else NOISE_ELSEWHERE
     elif release.noise == "hidden":
         why = HIDDEN
-    elif release.noise_multiplier is None:
+    elif not release.clipped:
         why = UNBOUNDED
     believed = [client.log_odds[-1] for client in release.clients]
     view = View(
@@ -471,18 +466,6 @@ def updates_measured(level: NoiseLevel, delta: float, confidence: float) -> Meas
     return released("participant", level, found, at_least, confidence, clients=clients)
 
 
-def noise_multiplier(level: NoiseLevel) -> float | None:
-    """Return the multiplier of equal steps that compose to these: s n/C of n equal clients."""
-    inverse = 0.0
-    for release, std in zip(level.releases, level.stds(), strict=True):
-        if not release.clipping_norm:
-            return None
-        norm = release.clipping_norm / len(release.contributions)
-        # k steps of multiplier z have sum 1/z^2 = k/z^2.
-        inverse += (norm / std) ** 2 if std else math.inf
-    return math.sqrt(len(level.releases) / inverse)
-
-
 def _client(node: int, level: NoiseLevel, delta: float) -> ClientPrivacy:
     """Return a client's privacy, with beliefs at the known noise."""
     releases = level.releases
@@ -496,8 +479,7 @@ def _client(node: int, level: NoiseLevel, delta: float) -> ClientPrivacy:
         node=node,
         rounds=sum(part is not None for part in parts),
         largest_weight=max(part.weight for part in parts if part is not None),
-        epsilon=gaussian.epsilon(_mu(node, releases, level.stds()), delta),
-        epsilon_at_most=gaussian.epsilon(_mu(node, releases, level.least_stds()), delta),
+        epsilon=gaussian.epsilon(_mu(node, releases, level.least_stds()), delta),
         log_odds=log_odds.tolist(),
         belief=expit(log_odds).tolist(),
     )

@@ -140,9 +140,9 @@ def _least_protected(release: ReleaseReport) -> str:
     client = release.least_protected
     sure = course.belief(client.belief[-1], release)
     return (
-        f"The least protected client, node {client.node}, has ε = {number(client.epsilon)}, "
-        f"by the best estimate. The belief that it took part is {sure} in this training; the limit "
-        "is an average over trainings."
+        f"The least protected client is node {client.node}, with at most "
+        f"ε = {number(client.epsilon)}. The belief that it took part is {sure} in this "
+        "training; the limit is an average over trainings."
     )
 
 

@@ -99,7 +99,7 @@ def drawn(report: AuditReport[Any], rounds: Sequence[Look]) -> list[doc.Block]:
     return blocks
 
 
-CLIENTS = ("client", "rounds", "largest weight", "ε", "ε at most", "belief")
+CLIENTS = ("client", "rounds", "largest weight", "ε at most", "belief")
 
 
 def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
@@ -115,7 +115,6 @@ def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
                 str(one.rounds),
                 number(one.largest_weight),
                 number(one.epsilon),
-                number(one.epsilon_at_most),
                 belief(one.belief[-1], release),
             )
             for one in release.clients

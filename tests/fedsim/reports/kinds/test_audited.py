@@ -30,7 +30,7 @@ def honest(tmp_path_factory):
 def test_the_server_stands_last_and_the_least_protected_node_is_named(honest):
     bar = r'<div class="bar"><p><strong>([^<]*)</strong> <span class="mark (\w+)"'
     assert re.findall(bar, honest) == [("Participant", "open"), ("Server", "caution")]
-    assert "The least protected client, node 8, has ε = " in honest
+    assert "The least protected client is node 8, with at most ε = " in honest
 
 
 def test_half_the_noise_stands_in_the_numbers_of_a_gate(tmp_path):
