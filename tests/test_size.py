@@ -36,7 +36,7 @@ HELD = {
     "fedsim/game": 3_600,
     "fedsim/federation": 7_800,
     "fedsim/deployment": 2_200,
-    "fedsim/audits": 11_700,
+    "fedsim/audits": 11_600,
     "fedsim/reports": 6_800,
     "fedsim/studies": 4_600,
     "fedsim/commands": 4_800,
