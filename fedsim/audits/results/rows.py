@@ -55,12 +55,10 @@ class Limit:
     statement ("claim"), or a measurement ("measured")."""
 
     @classmethod
-    def of_epsilon(
-        cls, epsilon: float, rho_alpha: float, source: Source, *, note: str = ""
-    ) -> "Limit":
+    def of_epsilon(cls, epsilon: float, rho_alpha: float, source: Source) -> "Limit":
         """Return the limit of a mechanism of which epsilon and rho_alpha alone are known."""
         belief = rho_beta_of_epsilon(epsilon)
-        return cls(epsilon, belief, 1.0, rho_alpha, None, None, [], note, source)
+        return cls(epsilon, belief, 1.0, rho_alpha, None, None, [], "", source)
 
     @property
     def largest(self) -> WorstOff:

@@ -57,7 +57,7 @@ def _said(sentence: str, found: Any) -> str:
     return sentence.format(*(found if isinstance(found, tuple) else (found,)))
 
 
-@lru_cache(maxsize=2)  # theory asks for every delta of a curve
+@lru_cache(maxsize=2)  # theory asks for single rules
 def findings(seen: Observation) -> tuple[Finding, ...]:
     """Return what the rules on steps find in a training."""
     return objections(OF_STEPS if seen.recorded else (*OF_RUNS, *OF_STEPS), seen)

@@ -90,15 +90,13 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured():
     (right, claim), (less, less_claim) = (
         measured(f"{SMALL}:parameters_7_noise_at_{share}") for share in (100, 80)
     )
-    for found in (right, less):
-        assert found.noise is not None
-        assert found.observation.noise.enough(0.95)
+    assert all(found.observation.noise.enough(0.95) for found in (right, less))
     assert claim is not None
-    theory = right.epsilon(right.delta)
-    assert claim.epsilon > right.noise.epsilon > theory
     supported = judged(right, claim)
     assert supported.verdict is Verdict.SUPPORTED
-    assert f"noise at least {right.noise.at_least:.1%}" in supported.reasons[0]
+    noise, theory = supported.details.noise, supported.epsilon
+    assert claim.epsilon > noise.epsilon > theory
+    assert f"noise at least {noise.at_least:.1%}" in supported.reasons[0]
     assert supported.row.detects > 0.9
     suspect = judged(less, less_claim)
     assert (suspect.verdict, rules(suspect)) == (Verdict.SUSPECT, {"realised-noise"})
@@ -109,7 +107,7 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured():
     # A claim of exactly what theory says has no room for the measurement, and is right.
     exact = replace(claim, epsilon=theory)
     assert judged(right, exact).verdict is Verdict.SUPPORTED
-    assert f"epsilon is {right.noise.epsilon:.4g}" in judged(right, exact).reasons[0]
+    assert f"epsilon is {noise.epsilon:.4g}" in judged(right, exact).reasons[0]
 
 
 @pytest.mark.slow
