@@ -88,6 +88,8 @@ def pytest_collection_modifyitems(items):
         place, test = item.nodeid.partition("tests/")[2], item.nodeid.partition("[")[0]
         if not place.startswith(INNER) or test in seen:
             item.add_marker("outer")
+        if test in seen:
+            item.add_marker("repeated")
         seen.add(test)
 
 
@@ -144,17 +146,17 @@ class Run(Protocol):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(request, tmp_path):
     """Return a function that runs a configuration and returns its transcript.
 
-    A report takes as long as the federation. The first run of a test writes one; the others, which
-    are compared with it, only where asked.
+    A report takes twice as long as the federation. The first run of a test's first parameters
+    writes one; the others, and those of slow tests, only where asked.
     """
     from fedsim import client_app, server_app  # noqa: PLC0415
     from fedsim.federation.runtimes.inprocess import InProcessGrid  # noqa: PLC0415
     from fedsim.federation.server.plan import prepare  # noqa: PLC0415
 
-    runs = iter(range(100))
+    runs, marks = iter(range(100)), {mark.name for mark in request.node.iter_markers()}
 
     def execute(config, reported=False):
         number = next(runs)
@@ -162,7 +164,7 @@ def run(tmp_path):
         directory = plan.begin()
         run_config = to_run_config(plan.config)
         grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
-        if number == 0 or reported:
+        if (number == 0 and not marks & {"slow", "repeated"}) or reported:
             server_app.carry_out(grid, plan, directory)
         else:
             with patch("fedsim.reports.page.write_report"):

@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 4_600,
     "fedsim/commands": 4_800,
     "papers": 6_800,
-    "tests": 49_200,
+    "tests": 48_900,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -33,7 +33,7 @@ class Watcher(Protocol):
     name: str
 
     def see(self, event: Event, new: bool) -> None:
-        """Take note of an event; new: whether it is none of those before a run was resumed."""
+        """Take note of an event; new: False for one from before a run was resumed."""
 
     def leave(self, finished: bool) -> None:
         """Take note of the end, also after an error or Ctrl-C."""

@@ -9,7 +9,6 @@ import pytest
 
 import fedsim
 from fedsim.commands import main
-from fedsim.configuration.documentation import every_key
 
 SLOW = ("torch", "flwr", "scipy", "matplotlib", "pydantic", "numpy")
 COMMANDS = main.everything()
@@ -78,48 +77,7 @@ def test_the_help_of_a_command_is_printed(name, fedsim):
     assert "Raises" not in said
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_completes_commands_and_options(shell):
-    script = main.application().generate_completion(shell=shell)
-    for word in ("account", "sensitivity", "certificates", "halfwidth", "claimed-epsilon"):
-        assert word in script
-
-
 def test_a_key_is_explained_by_its_last_name_where_that_is_the_only_one(fedsim):
     status, out, _ = fedsim("config", "rho-beta")
     assert status == 0
     assert out.strip().startswith("privacy.rho-beta\n")
-
-
-def parameters():
-    """Yield every argument and option of every command, with the command's name."""
-    for name in COMMANDS:
-        yield from ((name, each) for each in main.arguments(name))
-
-
-UNCLEAR = re.compile(r"\b(as of|likewise|whoever|nobody|somebody|is none|told|how many)\b", re.I)
-"""Wording that a noun phrase replaces in a help text."""
-
-
-def test_help_is_made_of_short_plain_sentences():
-    texts = {f"{name} {each.name}": each.words for name, each in parameters()}
-    texts |= {name: command.words for name, command in COMMANDS.items()}
-    texts |= {key.key: key.meaning for key in every_key().values()}
-    for place, text in texts.items():
-        assert text, place
-        sentences = re.split(r"(?<=[.?;]) ", text)
-        assert max(len(sentence.split()) for sentence in sentences) <= 25, place
-        assert not UNCLEAR.search(text), place
-
-
-def test_one_option_has_the_same_words_in_every_command():
-    """But for what a command adds to them."""
-    words = {
-        "--cluster-tls": "certificates of the cluster: a folder with ca.pem, cert.pem and key.pem.",
-        "--delta": "probability that the guarantee fails (δ)",
-        "--track": "tracker to log",
-    }
-    for name, parameter in parameters():
-        assert parameter.words.startswith(words.get(parameter.name, "")) or name == "audit", (
-            f"{name} {parameter.name}"
-        )

@@ -271,11 +271,6 @@ def test_the_advantage_is_that_of_the_noise_that_was_there(trust, small, run):
         assert stats.binomtest(wins, 6000, (1 + advantage) / 2).pvalue > 1e-3
 
 
-def test_canaries_among_sampled_clients_are_refused(small):
-    with pytest.raises(InputError, match=r"federation\.sampling-rate is"):
-        small(CENTRAL | {"canaries.count": 4})
-
-
 def test_the_budget_counts_the_rounds_that_a_client_joins(small):
     limited = small(CENTRAL | {"privacy.stop-at": 2.0, "training.rounds": 40})
     there = np.cumsum([sampling.joined(0, i, CLIENTS, JOINING) for i in range(1, 41)], axis=0)

@@ -121,16 +121,6 @@ def test_what_trainings_of_one_seed_release_together_is_not_known(federation, tm
     assert report["details"]["released_epsilon"] is None
 
 
-def test_the_python_api_says_the_same(federation, tmp_path, capsys):
-    recorded = federation / "transcripts" / f"{RUN_ID}.fedt"
-    options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005
-    command(recorded, "--json", "--out", tmp_path / "audit", *options)
-    found = fedsim.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005)
-    assert json.loads(capsys.readouterr().out) == found.report
-    assert found.verdict.value == found.report["verdict"]
-    assert found.rows.auditor.limit.epsilon == found.details.epsilon
-
-
 @pytest.mark.slow
 def test_the_exit_status_says_whether_the_claim_is_supported(federation, tmp_path, capsys):
     protected = _federation(tmp_path, 28, "system")

@@ -26,11 +26,11 @@ def tiny(small, tmp_path):
 
 @pytest.fixture
 def bank(tmp_path):
-    """A table of 3,000 customers of whom 10 % default, by two of its four columns."""
+    """A table of 1,500 customers of whom 10 % default, by two of its four columns."""
     random = np.random.default_rng(0)
-    values = random.normal(size=(3000, 4)).round(3)
+    values = random.normal(size=(1500, 4)).round(3)
     odds = 1.2 * values[:, 0] - 0.9 * values[:, 1] - 2.9
-    default = random.random(3000) < 1 / (1 + np.exp(-odds))
+    default = random.random(1500) < 1 / (1 + np.exp(-odds))
     lines = [f"{','.join(map(str, row))},{int(y)}" for row, y in zip(values, default, strict=True)]
     path = tmp_path / "bank.csv"
     path.write_text("\n".join(["age,income,loan,savings,default", *lines]) + "\n")

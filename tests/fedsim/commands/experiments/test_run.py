@@ -46,13 +46,6 @@ def test_a_run_leaves_a_report_and_can_be_repeated(fedsim, experiment, tmp_path)
     assert repeated["details"]["empirical"] == report["details"]["empirical"]
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(fedsim, experiment, tmp_path):
-    (tmp_path / "file").write_text("")
-    status, _, err = fedsim("run", experiment, "--out", tmp_path / "file" / "run")
-    assert status == 2
-    assert "cannot write to" in err
-
-
 def test_a_finished_run_is_not_overwritten(fedsim, experiment, tmp_path):
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
     before = (tmp_path / "run" / "report.json").stat().st_mtime_ns
@@ -90,12 +83,6 @@ def test_report_restates_every_bound_at_another_confidence_and_delta(fedsim, exp
     status, _, err = fedsim("report", tmp_path / "run", "audit.confidence=1.5")
     assert status == 2
     assert "confidence is 1.5" in err
-
-
-def test_report_of_something_else_is_refused(fedsim, tmp_path):
-    status, _, err = fedsim("report", tmp_path)
-    assert status == 2
-    assert "is not a run directory" in err
 
 
 @pytest.mark.parametrize(
@@ -224,7 +211,7 @@ def test_the_command_line_waits_for_nothing_that_computes():
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(experiment, tmp_path):
+def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(fedsim, experiment, tmp_path):
     command = [str(Path(sys.executable).parent / "fedsim"), "run"]
     out = tmp_path / "run"
     long = ["trials.count=800", "trials.batch=20", "--out", str(out)]
@@ -243,7 +230,7 @@ def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(experiment, tmp_path)
     assert "Traceback" not in err
     assert not (out / "report.json").exists()
     kept = {path: path.stat().st_mtime_ns for path in out.glob("batches/*.npz")}
-    subprocess.run([*command, str(out), "--quiet"], check=True)
+    assert fedsim("run", out, "--quiet")[0] == 0
     assert (out / "report.json").exists()
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
 
@@ -314,26 +301,26 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(fedsim, expe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["system", pytest.param("seed", marks=pytest.mark.long)])
-def test_what_a_killed_process_released_stays_in_the_account(source, experiment, tmp_path):
+def test_what_a_killed_process_released_stays_in_the_account(source, fedsim, experiment, tmp_path):
     command = [str(Path(sys.executable).parent / "fedsim"), "run"]
     out = tmp_path / "run"
-    changes = [f"privacy.noise-source={source}", "training.rounds=600", "--quiet"]
+    changes = [f"privacy.noise-source={source}", "training.rounds=250", "--quiet"]
     with subprocess.Popen([*command, str(experiment), *changes, "--out", str(out)]) as process:
         deadline = time.monotonic() + 120
         path = out / "ledger.jsonl"
-        while not path.exists() or path.read_bytes().count(b"\n") < 50:
+        while not path.exists() or path.read_bytes().count(b"\n") < 30:
             assert time.monotonic() < deadline
             assert process.poll() is None
-            time.sleep(0.05)
+            time.sleep(0.01)
         process.kill()
     released = path.read_bytes().count(b"\n")
-    assert 50 <= released < 600
+    assert 30 <= released < 250
     changes += ["privacy.stop-at=99"]  # as only noise of the system needs
-    subprocess.run([*command, str(experiment), *changes, "--out", str(out)], check=True)
+    assert fedsim("run", experiment, *changes, "--out", out)[0] == 0
     report = json.loads((out / "report.json").read_text())
     added = released if source == "system" else 0
     assert report["details"]["budget"]["earlier_attempts"] == added
-    assert report["details"]["mechanism"]["steps"] == 600 + added
+    assert report["details"]["mechanism"]["steps"] == 250 + added
     ratio = report["details"]["budget"]["epsilon"]["participant"] / np.log(9)
     assert ratio > 1.01 if added else ratio == pytest.approx(1)
 

@@ -171,17 +171,6 @@ def test_a_fallback_for_a_minute_delta_is_stated():
     assert "pld: delta is too small" in text(command)
 
 
-def test_the_printed_answer_explains_itself():
-    calibrated, accounted = text(LIMITED), text(ACCOUNT)
-    assert "Noise multiplier 5.69955" in calibrated
-    assert "at most 90 % sure" in calibrated
-    assert "largest change that one person's record can cause" in calibrated
-    assert "largest change that one person's record can cause" in accounted
-    for name in ACCOUNTANTS:
-        assert f"{name}: " in calibrated
-        assert f"{name}: " in accounted
-
-
 # --- other questions -------------------------------------------------------------------------
 
 
@@ -313,12 +302,6 @@ def test_a_limit_counts_the_clients_that_take_part():
 # --- what is no guarantee, and what cannot be said -------------------------------------------
 
 
-def narrow(arguments):
-    result = run(arguments, columns=80)
-    assert result.exit_code == 0, result.output
-    return result.stdout.splitlines()
-
-
 UNCLIPPED = (
     "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\ndelta = 0.02\n"
     "[training]\nrounds = 7\nclipping = false\n"
@@ -359,36 +342,11 @@ def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path):
     assert "No protection" not in printed
 
 
-def test_the_noise_of_a_federation_is_nominal_by_every_accountant():
-    command = "account --rho-beta 0.9 --delta 0.01 --rounds 30"
-    rows = document(f"{command} --trust local --clients 5")["solutions"]
-    # The participant removes its own noise and faces that of four others: sqrt(4) = 2.
-    assert rows["pld"]["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
-    assert rows["rdp-classic"]["noise_multiplier"] == pytest.approx(8.38022703488798 / 2, rel=1e-6)
-    assert "no noise protects from the server" in refusal(f"{command} --vantage server")
-    assert "choose trust local" in refusal(f"{command} --local-steps 3")
-
-
 def test_more_information_than_a_bit_says_nothing():
     printed = text("account --noise-multiplier 0.5 --rounds 30 --delta 0.01")
     # 30/2 ln(1 + 1/(4 z^2)) nats.
     assert f"PAC privacy gives no bound: {15 * math.log(2):.6g} nats" in printed
     assert "a guess is right" not in printed
-
-
-def test_nothing_is_cut_off_in_a_terminal_of_80_columns():
-    commands = (
-        LIMITED,
-        f"{ACCOUNT} --trust local --clients 5",
-        "account --rho-beta 0.53 --delta 0.001 --rounds 30 --trust local --clients 5",
-    )
-    for command in commands:
-        lines = narrow(command)
-        assert max(map(len, lines)) <= 80
-        assert "…" not in "".join(lines)
-    assert "pld, advanced, basic: full batches and Poisson samples; add-remove" in (
-        "\n".join(narrow(ACCOUNT))
-    )
 
 
 def test_an_epsilon_larger_than_any_float_has_a_note():

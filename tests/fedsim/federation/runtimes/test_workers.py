@@ -204,11 +204,11 @@ def test_what_is_no_address_is_refused(text):
         Address.of(text, None, insecure=True)
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
     """A scheduler and two workers on this machine, which authenticate each other."""
     distributed = pytest.importorskip("distributed")
-    folder = tmp_path / "tls"
+    folder = tmp_path_factory.mktemp("cluster") / "tls"
     certificates(folder, days=30)
     tls = {f"tls_{role}_cert": str(folder / CERTIFICATE) for role in ("scheduler", "worker")}
     tls |= {f"tls_{role}_key": str(folder / KEY) for role in ("scheduler", "worker")}
