@@ -31,7 +31,7 @@ from fedsim.learning.training.trainable import adapt
 
 RECORDS = 3
 ALLOWED = 1 + 1e-3
-FAKE_DEVICE = Path(__file__).parents[5] / "shared" / "tools" / "fake_device.py"
+ACCELERATOR = Path(__file__).parents[3] / "device" / "accelerator.py"
 
 
 class _Scaled(nn.Module):
@@ -391,20 +391,18 @@ def test_a_record_whose_gradient_is_not_finite_adds_nothing_and_raises_no_error(
     assert float(found.norm()) > 0.1
 
 
-def search(models, device):
-    """Print the largest |contribution|/C that a random search finds for each network.
+def search(models):
+    """Print the largest |contribution|/C that a search finds on an accelerator in host memory.
 
-    `python tests/fedsim/learning/training/test_sensitivity.py MODELS [gpu]` tries so many models
-    of each; gpu is the accelerator in host memory of shared/tools.
+    `python tests/fedsim/learning/training/test_sensitivity.py MODELS` tries so many models of each
+    network.
     """
-    if device == "gpu":
-        sys.path.insert(0, str(FAKE_DEVICE.parent))
-        import fake_device  # noqa: PLC0415
+    sys.path.insert(0, str(ACCELERATOR.parent))
+    import accelerator  # noqa: PLC0415
 
-        fake_device.install()
-        clipping.BLOCK_BYTES[device] = 2**25
-    precisions = ("float32", "bf16") if device == "cpu" else ("float32",)
-    for name, precision in itertools.product(NETWORKS, precisions):
+    accelerator.install()
+    clipping.BLOCK_BYTES["gpu"] = 2**25
+    for name in NETWORKS:
         found = []
         generator = torch.Generator().manual_seed(0)
         for seed in range(models):
@@ -412,27 +410,22 @@ def search(models, device):
             wide = bool(seed // 3 % 2)  # every other model is of ordinary size
             scales = (48 * uniform[:4] - 30 if wide else 2 * uniform[:4] - 1).tolist()
             record = float(43 * uniform[4] - 25) if wide else 0.0
-            found.append(_largest(name, precision, seed, scales, record, device))
-        print(f"{name:24} {precision:8} {max(found):.6g}")
+            found.append(_largest(name, "float32", seed, scales, record, "gpu"))
+        print(f"{name:24} {max(found):.6g}")
 
 
+@pytest.mark.device
 @pytest.mark.slow
-@pytest.mark.skipif(not FAKE_DEVICE.exists(), reason="needs shared/tools/fake_device.py")
+@pytest.mark.long
 def test_no_model_makes_a_record_contribute_more_on_an_accelerator():
-    found = subprocess.run(
-        [sys.executable, __file__, "12", "gpu"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
+    command, own = [sys.executable, __file__, "12"], {**os.environ, "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
     assert found.returncode == 0, found.stderr
-    lines = found.stdout.splitlines()
-    assert len(lines) == len(NETWORKS)
-    largest = [float(line[33:].split()[0]) for line in lines]
+    largest = [float(line[24:]) for line in found.stdout.splitlines()]
+    assert len(largest) == len(NETWORKS)
     assert 0.5 < max(largest) <= ALLOWED
     assert not any(map(math.isnan, largest))
 
 
 if __name__ == "__main__":
-    search(int(sys.argv[1]), *(sys.argv[2:] or ["cpu"]))
+    search(int(sys.argv[1]))
