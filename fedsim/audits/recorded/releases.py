@@ -273,10 +273,14 @@ def noise_findings(level: NoiseLevel) -> list[Finding]:
         less = level.verdict == "less"
         found = [Finding(text, MEND * less, "alarm" if less else "caution", RULE)]
     found += [Finding(each) for each in _of_array(level)]
-    if level.claimed and _clear(releases) == len(releases):
-        found += [Finding(each) for each in _dependent(level)]
     if len(releases) > MOST_COMPARED:
         found.append(Finding(COMPARED, severity="note"))
+    repeated = noisy_means.repeated_noise(releases[:MOST_COMPARED], ALARM_CONFIDENCE)
+    if repeated:
+        first, second = repeated[0]
+        found.append(Finding(REPEATED.format(second, first, len(repeated))))
+    if level.claimed and _clear(releases) == len(releases):
+        found += [Finding(each) for each in _dependent(level, searched=not repeated)]
     return found + _shape_findings(releases[:MOST_COMPARED])
 
 
@@ -295,11 +299,14 @@ def _of_array(level: NoiseLevel) -> list[str]:
     ]
 
 
-def _dependent(level: NoiseLevel) -> list[str]:
-    """Return whether noise is used again, in other places too, or is uneven from step to step."""
+def _dependent(level: NoiseLevel, *, searched: bool) -> list[str]:
+    """Return whether noise is used again in other places, or is uneven from step to step.
+
+    searched: whether to search for noise that is used again; other findings may name it.
+    """
     pairs = zip(level.releases, level.scales, strict=True)
     parts = [release.fingerprint.astype(np.float64) / scale for release, scale in pairs]
-    again = echo_p_value(np.concatenate(parts)[:LONGEST_NOISE])
+    again = echo_p_value(np.concatenate(parts)[:LONGEST_NOISE]) if searched else 1.0
     # Less noise in some rounds has its own finding.
     even = 1.0 if level.verdict == "less" else shape_p_value(level.sums)
     # Bonferroni: an equal share of the error for each test.
@@ -314,10 +321,6 @@ def _clear(releases: Sequence[Release]) -> int:
 def _shape_findings(releases: Sequence[Release]) -> list[Finding]:
     """Return what contradicts independent normal noise in every parameter and round."""
     findings = []
-    repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
-    if repeated:
-        first, second = repeated[0]
-        findings.append(Finding(REPEATED.format(second, first, len(repeated))))
     if unseen := len(releases) - _clear(releases):
         where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"
         findings.append(Finding(SHAPE_UNSEEN.format(where), severity="note"))
