@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from graphlib import TopologicalSorter
-from importlib import util
+from importlib import import_module, util
 from itertools import groupby
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 
 import adversaries
 import fedsim
+from fedsim.common.by_use import ByUse
 from fedsim.federation.runtimes.flower_command import SHIPPED
 
 ROOT = Path(__file__).parents[1]
@@ -138,6 +139,16 @@ def test_every_module_is_in_a_room_and_imports_only_from_rooms_before_it():
         here = ROOMS.index(_room(module))
         later = [name for name in _imports(module) if ROOMS.index(_room(name)) > here]
         assert later == [], module
+
+
+def test_a_table_of_entries_imports_by_use_only_from_rooms_before_it():
+    tables = [name for name, path in SOURCES.items() if "= ByUse(" in path.read_text("utf-8")]
+    assert len(tables) >= 4
+    for module in tables:
+        held = vars(import_module(module)).values()
+        places = [each for table in held if isinstance(table, ByUse) for each in table._places.values()]
+        rooms = [ROOMS.index(_room(place.partition(":")[0])) for place in places]
+        assert rooms and max(rooms) <= ROOMS.index(_room(module)), module
 
 
 def test_the_rooms_of_a_wing_are_one_after_the_other_and_no_folder_is_anything_else():
