@@ -8,7 +8,7 @@ import sys
 import tomllib
 from graphlib import TopologicalSorter
 from importlib import import_module, util
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
@@ -146,8 +146,8 @@ def test_a_table_of_entries_imports_by_use_only_from_rooms_before_it():
     assert len(tables) >= 4
     for module in tables:
         held = vars(import_module(module)).values()
-        places = [each for table in held if isinstance(table, ByUse) for each in table._places.values()]
-        rooms = [ROOMS.index(_room(place.partition(":")[0])) for place in places]
+        places = [table._places.values() for table in held if isinstance(table, ByUse)]
+        rooms = [ROOMS.index(_room(each.partition(":")[0])) for each in chain(*places)]
         assert rooms and max(rooms) <= ROOMS.index(_room(module)), module
 
 
