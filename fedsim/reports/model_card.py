@@ -1,7 +1,9 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -14,6 +16,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.results.numbers import REALS, Real
 from fedsim.audits.run import guarantee
+from fedsim.common import foreign_text
 from fedsim.configuration.federation import OWN, DataConfig
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
@@ -25,7 +28,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust import Vantage
 from fedsim.reports.document import wording, worth
-from fedsim.reports.document.terminal import as_markdown, quoted
+from fedsim.reports.document.blocks import Block, Prose, Table
 from fedsim.reports.document.worth import ModelUtility
 from fedsim.reports.sections import risks as risk_section
 
@@ -346,6 +349,28 @@ model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {{ words.use }}
 {{ card.created }}.
 """
 
+MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
+"""Characters with a meaning in Markdown."""
+
+
+def quoted(text: str) -> str:
+    """Return the text of others as one line without a meaning in Markdown, which is no HTML."""
+    line = html.escape(" ".join(foreign_text.shown(text).split()), quote=False)
+    return MARKUP.sub(r"\\\1", line)
+
+
+def _markdown(blocks: Iterable[Block]) -> str:
+    """Return paragraphs and tables, whose texts are already Markdown."""
+    lines = []
+    for block in blocks:
+        if isinstance(block, Table):
+            rows = [f"| {' | '.join(map(str, row))} |" for row in [block.headings, *block.rows]]
+            lines += [rows[0], "|---" * len(block.headings) + "|", *rows[1:], ""]
+        elif isinstance(block, Prose):
+            lines += [str(block.text), ""]
+    return "\n".join(lines)
+
+
 ENVIRONMENT = Environment(
     undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
@@ -354,7 +379,6 @@ ENVIRONMENT.filters |= {
     "named": lambda vantage: vantage.replace("-", " "),
     "number": wording.number,
 }
-"""Markdown is no HTML: `quoted` makes text of others harmless."""
 
 
 def as_markdown_page(card: ModelCard) -> str:
@@ -364,9 +388,9 @@ def as_markdown_page(card: ModelCard) -> str:
         own=OWN,
         words=worth.WORDS[card.task],
         counted=wording.counted,
-        risks=as_markdown([risk_section.table(by_vantage)]) if by_vantage else "",
+        risks=_markdown([risk_section.table(by_vantage)]) if by_vantage else "",
         learnt=" ".join(filter(None, worth.learning(utility, card.task))) if utility else "",
-        quality=as_markdown(worth.blocks(utility, quoted)) if utility else "",
+        quality=_markdown(worth.blocks(utility, quoted)) if utility else "",
     )
 
 

@@ -60,24 +60,28 @@ def seen(plot: Plot) -> str:
 
 def tables(plot: Plot) -> list[Block]:
     """Return the numbers of a plot: a table for all series with the same places."""
-    listed, long = list[Block](), list[Series]()
-    for panel, across, at, series in plot.by_places():
+    listed, long = list[Block](), list[list[str]]()
+    alike: dict[tuple[str, str, tuple[float | str, ...]], list[Series]] = {}
+    for one in plot.series:
+        alike.setdefault((one.panel, one.across, one.at), []).append(one)
+    for (panel, across, at), series in alike.items():
         if len(at) > MOST_ROWS:
-            long += series
+            for one in series:
+                values = np.array(one.values)
+                ends = values[0], np.nanmin(values), np.nanmax(values), values[-1]
+                long.append([_titled(one), str(len(values)), *map(number, ends)])
             continue
         headings = [across or "at", *(one.name for one in series)]
-        values = zip(*(one.values for one in series), strict=True)
-        rows = [[_place(x), *map(number, y)] for x, y in zip(at, values, strict=False)]
+        numbers = zip(*(one.values for one in series), strict=True)
+        rows = [[_place(x), *map(number, y)] for x, y in zip(at, numbers, strict=False)]
         if not at:
             headings, rows = ["line", "at"], [[one.name, number(one.values[0])] for one in series]
         listed += [*([Prose(panel)] if panel else []), tabulated(headings, rows, "compact")]
-    if long:
-        listed.append(tabulated(SUMMED_UP, map(_summed_up, long), "compact"))
-    return listed
+    return [*listed, tabulated(SUMMED_UP, long, "compact")] if long else listed
 
 
 def _course(one: Series) -> str:
-    name = f"{_titled(one)}{one.name}"
+    name = _titled(one)
     if not one.at:
         return name if any(map(str.isdigit, name)) else f"{name} {number(one.values[0])}"
     if len(one.at) == 1 or isinstance(one.at[0], str):
@@ -88,13 +92,7 @@ def _course(one: Series) -> str:
 
 
 def _titled(one: Series) -> str:
-    return f"{one.panel}, " if one.panel and one.panel != one.name else ""
-
-
-def _summed_up(one: Series) -> list[str]:
-    values = np.array(one.values)
-    ends = values[0], np.nanmin(values), np.nanmax(values), values[-1]
-    return [f"{_titled(one)}{one.name}", str(len(values)), *map(number, ends)]
+    return f"{one.panel}, {one.name}" if one.panel and one.panel != one.name else one.name
 
 
 def _place(place: float | str) -> str:

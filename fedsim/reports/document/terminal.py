@@ -1,8 +1,7 @@
-"""Answers and blocks on the terminal, where text is never markup, and as Markdown."""
+"""Answers and blocks on the terminal, where text is never markup."""
 
-import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
@@ -11,17 +10,14 @@ from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from fedsim.common import foreign_text
 from fedsim.reports.document.blocks import (
     Block,
-    Bullets,
     Code,
     Heading,
     Label,
     Link,
     Listing,
     Mark,
-    Part,
     Prose,
     Table,
     Told,
@@ -229,40 +225,3 @@ def _plain(words: Words) -> str:
         case Code() | Link() | Mark():
             return words.text
     return "".join(map(_plain, words))
-
-
-MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
-"""Characters with a meaning in Markdown."""
-
-
-def as_markdown(blocks: Iterable[Block], level: int = 1) -> str:
-    return "\n".join(_rendered(block, level) for block in blocks)
-
-
-def quoted(text: str) -> str:
-    line = html.escape(" ".join(foreign_text.shown(text).split()), quote=False)
-    return MARKUP.sub(r"\\\1", line)
-
-
-def _rendered(block: Block, level: int) -> str:
-    match block:
-        case Part():
-            return f"{'#' * level} {block.title}\n\n{as_markdown(block.blocks, level + 1)}"
-        case Heading():
-            return f"{'#' * level} {block.text}\n"
-        case Prose():
-            return f"{_markdown_words(block.text)}\n"
-        case Bullets():
-            return "".join(f"- {_markdown_words(item)}\n" for item in block.items)
-        case Table():
-            cells = [[_markdown_words(cell) for cell in row] for row in block.rows]
-            lines = [f"| {' | '.join(row)} |" for row in [list(block.headings), *cells]]
-            lines.insert(1, "|---" * len(block.headings) + "|")
-            return "".join(f"{line}\n" for line in lines)
-    raise TypeError(f"{type(block).__name__} has no place in Markdown")
-
-
-def _markdown_words(words: Words) -> str:
-    if not isinstance(words, str):
-        raise TypeError(f"{type(words).__name__} has no place in Markdown")
-    return words

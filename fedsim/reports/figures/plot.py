@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -122,12 +121,6 @@ class Plot:
     def series(self) -> list[Series]:
         return [one for panel in self.panels for one in _series(panel)]
 
-    def by_places(self) -> Iterator[tuple[str, str, tuple[float | str, ...], list[Series]]]:
-        """Yield the series of a panel that have the same places, levels last."""
-        ordered = sorted(self.series, key=lambda one: (one.panel, not one.at, str(one.at)))
-        for (panel, across, at), group in groupby(ordered, lambda o: (o.panel, o.across, o.at)):
-            yield panel, across, at, list(group)
-
 
 def _series(panel: Panel) -> Iterator[Series]:
     for curve in panel.curves:
@@ -151,7 +144,8 @@ def _array(values: Places | Numbers) -> Floats:
 
 
 def _draw(axes: Axes, panel: Panel) -> None:
-    names = _names(panel)
+    places = (place for curve in panel.curves for place in curve.at)
+    names = [*dict.fromkeys(place for place in places if isinstance(place, str))]
     for colour, trails in panel.trails.items():
         rounds = np.broadcast_to(np.arange(1, trails.shape[1] + 1), trails.shape)
         lines = list(np.stack([rounds, trails], axis=-1))
@@ -178,11 +172,6 @@ def _draw(axes: Axes, panel: Panel) -> None:
         axes.set_title(panel.title, pad=22)
     axes.set_ylabel(panel.up)
     canvas.legend_above(axes, 0.06 if panel.note else 0.0)
-
-
-def _names(panel: Panel) -> list[str]:
-    places = (place for curve in panel.curves for place in curve.at)
-    return [*dict.fromkeys(place for place in places if isinstance(place, str))]
 
 
 def _draw_curve(axes: Axes, curve: Curve, at: npt.NDArray[np.float64]) -> None:

@@ -61,6 +61,10 @@ def test_a_name_is_neither_a_heading_nor_html():
         assert _rows(page) == _rows(honest)
 
 
+def test_quoted_text_means_nothing_in_markdown():
+    assert model_card.quoted("# *a*\n<b>") == r"\# \*a\* &lt;b&gt;"
+
+
 MEASURED = ModelUtility(
     records=100,
     accuracy=0.9,

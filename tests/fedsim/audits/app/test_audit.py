@@ -66,7 +66,6 @@ def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(rule):
     assert outcome.verdict is Verdict.CONVICTED
     assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
     assert outcome.claim.epsilon < outcome.row.attack.proven <= (outcome.epsilon or math.inf)
-    assert not words.audit_words.contradictory(outcome)
 
 
 SUPPORTED, NOT_JUDGED, SUSPECT = Verdict.SUPPORTED, Verdict.NOT_JUDGED, Verdict.SUSPECT
@@ -203,16 +202,15 @@ def test_a_conviction_takes_the_confidence_of_every_alarm():
 
 def test_a_conviction_against_theory_is_said_to_contradict_it():
     outcome = audited("uniform", FOUR_SIGMA, CLAIM)
-    assert not words.audit_words.contradictory(outcome)
-    assert words.audit_words.told(outcome) == []
+    assert words._found(outcome) == []
     # An attack that proves more than theory allows.
     disproved = replace(outcome, verdict=Verdict.CONVICTED)
-    assert "Theory supports the claim, but the attack" in words.audit_words.told(disproved)[0]
+    assert "Theory supports the claim, but the attack" in words._found(disproved)[0]
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for limit in (Limit.of_epsilon(2 * CLAIM.epsilon, 1.0, "theory"), None):
         row = replace(outcome.row, limit=limit)
         unsupported = replace(disproved, rows={outcome.vantage: row})
-        assert words.audit_words.told(unsupported) == []
+        assert words._found(unsupported) == []
 
 
 def test_without_a_claim_there_is_no_verdict_but_a_guarantee():

@@ -48,7 +48,7 @@ def test_all_rounds_of_a_client_compose_whatever_engine_took_their_steps():
     assert f">{TRUTH:.3f}</td>" in page
     assert right.report["rows"]["server"]["attack"] is None
     assert right.report["details"]["decisions"] is None
-    assert "trial" not in words.audit_words.played(right)
+    assert "trial" not in words.played(right)
     # What one engine says of its round is less than what all rounds reveal.
     of_a_round = epsilon_of([1.5] * (STEPS // 2), [1 / 10] * (STEPS // 2), DELTA)
     assert audited(claimed=1.01 * of_a_round).verdict is Verdict.SUSPECT

@@ -1,9 +1,9 @@
-"""The same blocks on the terminal and as Markdown."""
+"""Blocks on the terminal."""
 
 from rich.console import Console
 
 from fedsim.reports.document import terminal
-from fedsim.reports.document.blocks import Bullets, Label, Listing, Part, Prose, Told, tabulated
+from fedsim.reports.document.blocks import Label, Listing, Prose, Told, tabulated
 
 ROWS = [["a [red] server", "1.5", "≥ 2"], ["b", "10.25", None]]
 TABLE = tabulated(["who", "z", "ε"], ROWS)
@@ -32,18 +32,6 @@ def test_the_terminal_shows_what_stands_around_tables():
     shown = on_terminal(Prose("Said."), Label("Alarm:", "loud"), Listing([("rounds", "3")]))
     assert shown.splitlines()[:2] == ["Said.", "Alarm: loud"]
     assert " rounds 3 " in shown
-
-
-def test_markdown_has_a_heading_for_each_part_and_an_empty_line_between_blocks():
-    part = Part("Card", [Prose("Text."), Part("Limits", [Bullets(["one", "two"]), TABLE])])
-    assert terminal.as_markdown([part]) == (
-        "# Card\n\nText.\n\n## Limits\n\n- one\n- two\n\n| who | z | ε |\n|---|---|---|\n"
-        "| a [red] server | 1.5 | ≥ 2 |\n| b | 10.25 | – |\n"
-    )
-
-
-def test_quoted_text_means_nothing_in_markdown():
-    assert terminal.quoted("# *a*\n<b>") == r"\# \*a\* &lt;b&gt;"
 
 
 def test_a_screen_keeps_every_alarm_caution_and_step_and_leaves_out_explanations_first():
