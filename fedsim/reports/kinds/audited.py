@@ -25,7 +25,7 @@ from fedsim.reports.document.first_screen import share
 from fedsim.reports.document.html import page
 from fedsim.reports.document.wording import counted, number, percent
 from fedsim.reports.kinds import course
-from fedsim.reports.sections import every_audit, observers
+from fedsim.reports.sections import every_audit, section
 
 KINDS = {
     APP: "Audit of a Flower app",
@@ -300,7 +300,7 @@ def told(report: AuditReport[Any], rounds: Sequence[Look] = ()) -> doc.Told:
     verdict = " ".join(filter(None, judged))
     attack, at_least = report.row.attack, ""
     if attack is not None and attack.epsilon_at_least:
-        condition = observers.condition(attack.estimator)
+        condition = section.condition(attack.estimator)
         at_least = f"At least: by trials, {percent(attack.confidence)} sure{condition}."
     doubts = [each.sentence for each in report.findings if each.severity == "caution"]
     return every_audit.told(

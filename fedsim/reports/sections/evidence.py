@@ -18,7 +18,7 @@ from fedsim.privacy.trust import Trust
 from fedsim.reports.document import wording
 from fedsim.reports.document.blocks import Block, Figure, Html, Part
 from fedsim.reports.document.html import ENVIRONMENT
-from fedsim.reports.sections import every_audit, observers, risks, target
+from fedsim.reports.sections import every_audit, risks, target
 from fedsim.reports.sections import section as facts
 
 GAME = """
@@ -39,14 +39,14 @@ OTHER_WORLD = {
 OBSERVERS = (
     GAME
     + """
-{% set headings = ["Observer"] + observers.numbers(rows[0]) | list %}
+{% set headings = ["Observer"] + facts.numbers(rows[0]) | list %}
 {% call grid(headings, page, "stacked vantages") %}
 {% for row in rows %}
 {% set here, name = row.observer == report.vantage, named(row.observer) %}
 <tr{% if here %} class="here"{% endif %}><th scope="row" data-label="Observer">\
 {{ name }}{% if here %}<small>audited here</small>{% endif %}</th>
-{% for heading, (text, detail) in observers.numbers(row).items() %}
-{% set style = "value" if heading in observers.MEASURED else "limit" %}
+{% for heading, (text, detail) in facts.numbers(row).items() %}
+{% set style = "value" if heading in facts.MEASURED else "limit" %}
 <td class="{{ style }}" data-label="{{ heading }}">\
 {{ text }}{% if detail %}<small>{{ detail }}</small>{% endif %}</td>
 {% endfor %}</tr>
@@ -55,7 +55,7 @@ OBSERVERS = (
 <dl>
 {% for row in rows %}
 {{ fact(named(row.observer) | capitalize,
-        mark(report, row).text ~ ". " ~ observers.reading(report, row)) }}
+        mark(report, row).text ~ ". " ~ facts.reading(report, row)) }}
 {% endfor %}
 </dl>
 <p class="meta">{{ trust.get(details.trust, "") }}
@@ -79,7 +79,7 @@ remove.</p>
 
 TARGET = """
 <p>{{ target.who(report) }} The measurements are about this target alone.
-{{ observers.holds_for(report) }}</p>
+{{ facts.holds_for(report) }}</p>
 {% if not shown %}
 <p class="meta">
 {% if client %}No record is shown: all data of a client are the target.
@@ -148,7 +148,7 @@ UTILITY = '<p>{{ facts.worths_in_full(report) }}</p>\n{{ drawn("utility") }}'
 
 RISKS = """
 <p>{{ risk_sentence }} These limits hold for any attack on one person, such as re-identification or
-reconstruction. {{ observers.holds_for(report) }}</p>
+reconstruction. {{ facts.holds_for(report) }}</p>
 {{ table(risk_table, page) }}
 """
 
@@ -379,7 +379,6 @@ SECTIONS = (
 """In the order of the page; sections for specialists stand in a folded part behind the others."""
 
 KNOWN: Mapping[str, Any] = {
-    "observers": observers,
     "named": every_audit.named,
     "mark": every_audit.mark,
     "facts": facts,
@@ -423,7 +422,7 @@ def parts(
         "sampled": facts.is_sampled(report),
         "replaced": details.neighbouring == "replace",
         "confidence": facts.confidence_of(report).strip(),
-        "risk_sentence": risks.sentence({observers.WHO[r.observer]: r.allowed.risks for r in rows}),
+        "risk_sentence": risks.sentence({facts.WHO[r.observer]: r.allowed.risks for r in rows}),
         "risk_table": risks.table({every_audit.named(r.observer): r.allowed.risks for r in rows}),
     }
     open_, folded = list[Part](), list[Part]()

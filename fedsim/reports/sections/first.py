@@ -1,7 +1,7 @@
 """The first screen of a run: what it adds to that of every audit."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,8 @@ from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import release
 from fedsim.reports.document.first_screen import NOT_STATED, share
 from fedsim.reports.document.wording import counted, number, percent, plain
-from fedsim.reports.sections import every_audit, observers
-from fedsim.reports.sections.section import (
-    challenge_of,
-    is_client,
-    is_clipped,
-    is_sampled,
-    model_in_short,
-    trials_of,
-)
-from fedsim.reports.sections.section import released as everything
+from fedsim.reports.sections import every_audit
+from fedsim.reports.sections import section as of_run
 from fedsim.reports.sections.target import Shown
 
 
@@ -59,7 +51,7 @@ QUESTIONS = {
 
 def question(report: RunReport) -> str:
     what = "record" if report.details.challenge.kind == "record" else "crafted"
-    what = "client" if is_client(report) else what
+    what = "client" if of_run.is_client(report) else what
     return QUESTIONS[what, report.details.neighbouring == "replace"]
 
 
@@ -76,7 +68,7 @@ ANSWERS = {
 def answer(report: RunReport) -> str:
     """Return the answer to the question, for the audited observer, in sentences."""
     row, attack, held = report.row, report.attack, accounted(report)
-    who, limit = observers.WHO[report.vantage], row.allowed.rho_alpha
+    who, limit = of_run.WHO[report.vantage], row.allowed.rho_alpha
     if report.alarms:
         return ANSWERS["alarm"]
     state = "one training" if attack.advantage is None else "measured"
@@ -88,7 +80,7 @@ def answer(report: RunReport) -> str:
         right=every_audit.cells(report, row)[0],
         belief=percent(attack.belief),
         rho_beta=f"{percent(held.rho_beta)}{rarely * math.isfinite(held.epsilon)}",
-        trials=trials_of(report),
+        trials=of_run.trials_of(report),
         allowed="theory sets no limit"
         if limit >= 1
         else f"theory allows at most {percent(share(limit))}",
@@ -102,7 +94,7 @@ def canaries(report: RunReport) -> str:
         return ""
     bound, proven = run.bounds[LEADING], "nothing"
     if bound.epsilon:
-        proven = f"that ε is at least {number(bound.epsilon)}{observers.condition('one_run')}"
+        proven = f"that ε is at least {number(bound.epsilon)}{of_run.condition('one_run')}"
     return (
         f" The canaries of one trial show {proven} ({percent(bound.confidence)} confidence, "
         f"one-run {CANARY_BOUNDS[LEADING]}). The claim is ε = {number(run.claimed_epsilon)}."
@@ -125,8 +117,6 @@ def released(report: RunReport) -> str:
 REHEARSED = (
     "This rehearses the training of the same file: its noise comes from a seed and protects no one."
 )
-
-
 NO_DP = "No DP guarantee: "
 
 
@@ -147,7 +137,7 @@ def cautions(report: RunReport) -> list[doc.Label]:
                 f"{plain(released.delta)}; every other ε on this page is for one training.",
             )
         )
-    if worse := observers.worst_off(report):
+    if worse := of_run.worst_off(report):
         labels.append(doc.Label(worse))
     return labels
 
@@ -175,15 +165,19 @@ def decisions(report: RunReport) -> list[str]:
 def _limit_to_weigh(report: RunReport) -> float | None:
     """Return the largest advantage that a training with these settings allows; None without one."""
     limit = report.row.allowed
-    scaled = is_clipped(report) and report.details.mechanism.sensitivity == "global"
+    scaled = of_run.is_clipped(report) and report.details.mechanism.sensitivity == "global"
     return limit.rho_alpha if scaled and math.isfinite(limit.largest.epsilon) else None
 
 
 def told(
     report: RunReport, about: About, sections: Callable[[], Sequence[doc.Block]] = list
 ) -> doc.Told:
-    details, labels = report.details, cautions(report)
-    facts = filter(None, (everything(report), canaries(report).strip()))
+    details, labels, trials = report.details, cautions(report), of_run.trials_of(report)
+    budget, rounds = details.budget, counted(details.rounds, "round")
+    if budget.stopped:
+        rounds = f"stopped after {budget.rounds_run} of {counted(budget.rounds_planned, 'round')}"
+    facts = filter(None, (of_run.released(report), canaries(report).strip()))
+    attacks = details.membership_inference.items()
     lead: list[Any] = [f"{question(report)} {answer(report)}"]
     if report.alarms:
         lead = [[doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]]
@@ -192,16 +186,20 @@ def told(
         version = f"their version: SHA-256 {about.data_sha256[:16]}…"
     return every_audit.told(
         report,
-        about=challenge_of(report),
+        about=of_run.challenge_of(report),
         columns=(0, 1, 2),
         remarks=[
             *([REHEARSED] if details.job == "rehearsal" else []),
             *facts,
-            f"Model: {model_in_short(report)}",
-            *_own_attacks(report),
+            f"Model: {of_run.model_in_short(report)}",
+            *(
+                f"Your attack {titled(name)} on the final models: AUC {attack.area:.3f}."
+                for name, attack in attacks
+                if is_code(name) and attack.area is not None
+            ),
         ],
         kind="Identifiability report",
-        played=_played(report),
+        played=f"{trials}, {rounds}, {counted(details.clients, 'client')}",
         note=scope(report),
         release=released(report),
         answer=lead,
@@ -217,7 +215,7 @@ def told(
         purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
         data=f"{details.data.name}, {details.data.records} records; {version}",
         date=details.created[:10],
-        limits=f"One target was attacked, in {trials_of(report)}. {observers.holds_for(report)}",
+        limits=f"One target was attacked, in {trials}. {of_run.holds_for(report)}",
         footer=(
             f"fedsim {report.versions['fedsim']}, {details.created}. Repeat the run with ",
             doc.Code("fedsim run config.toml"),
@@ -228,44 +226,26 @@ def told(
 
 def _in_full(report: RunReport, labels: Sequence[doc.Label]) -> list[doc.Block]:
     """Return the cautions, and what every observer's state means and its numbers."""
-    meant = [
-        doc.Prose(f"{every_audit.named(row.observer)}: {words.text}: {words.means}.")
-        for row in every_audit.shown(report)
-        for words in [every_audit.state_words(report, row)]
-    ]
-    entries = [
-        (f"{every_audit.named(row.observer)}: {heading}", f"{text} {detail}".rstrip())
-        for row in every_audit.shown(report)
-        for heading, (text, detail) in observers.numbers(row).items()
-    ]
+    meant, entries = list[doc.Block](), list[tuple[str, str]]()
+    for row in every_audit.shown(report):
+        name, words = every_audit.named(row.observer), every_audit.state_words(report, row)
+        meant.append(doc.Prose(f"{name}: {words.text}: {words.means}."))
+        for heading, (text, detail) in of_run.numbers(row).items():
+            entries.append((f"{name}: {heading}", f"{text} {detail}".rstrip()))
     return [*labels, *meant, doc.Listing(entries)]
 
 
-def _own_attacks(report: RunReport) -> Iterator[str]:
-    """Yield what attacks of the user's own code achieved on the final models."""
-    for name, attack in report.details.membership_inference.items():
-        if is_code(name) and attack.area is not None:
-            yield f"Your attack {titled(name)} on the final models: AUC {attack.area:.3f}."
-
-
-def _played(report: RunReport) -> str:
-    budget, rounds = report.details.budget, counted(report.details.rounds, "round")
-    if budget.stopped:
-        rounds = f"stopped after {budget.rounds_run} of {counted(budget.rounds_planned, 'round')}"
-    return f"{trials_of(report)}, {rounds}, {counted(report.details.clients, 'client')}"
-
-
 def scope(report: RunReport) -> str:
-    details, one = report.details, "one client's data" if is_client(report) else "one record"
+    details, one = report.details, "one client's data" if of_run.is_client(report) else "one record"
     mechanism, replaced = details.mechanism, details.neighbouring == "replace"
     facts = {
-        trials_of(report): True,
+        of_run.trials_of(report): True,
         f"{details.rounds} rounds": True,
         f"{details.clients} clients": True,
         f"{details.trust} trust": True,
         f"compared: {one} replaced" if replaced else f"compared: with and without {one}": True,
-        "unit of privacy: a client's whole data": is_client(report),
-        f"sampling rate {plain(mechanism.sampling_rate)}": is_sampled(report),
+        "unit of privacy: a client's whole data": of_run.is_client(report),
+        f"sampling rate {plain(mechanism.sampling_rate)}": of_run.is_sampled(report),
         f"{mechanism.local_steps} local steps": mechanism.local_steps > 1,
     }
     return " · ".join(fact for fact, holds in facts.items() if holds)

@@ -19,7 +19,7 @@ from fedsim.reports.document.blocks import Figure, Html
 from fedsim.reports.document.html import fragment
 from fedsim.reports.document.wording import number, percent
 from fedsim.reports.page import Pictures, render_html
-from fedsim.reports.sections import every_audit, first, observers
+from fedsim.reports.sections import every_audit, first, section
 from fedsim.reports.sections.first import About
 from fedsim.studies.choose import rule
 from tests.findings import doubts
@@ -349,7 +349,7 @@ def test_the_audited_observer_is_marked_and_all_have_a_line(written):
     text = words_of(report)
     assert text.count("audited here") == 1
     for row in report.rows.values():
-        assert observers.reading(report, row) in text
+        assert section.reading(report, row) in text
 
 
 def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(report):
@@ -562,8 +562,8 @@ def test_a_lower_bound_has_its_condition(written):
         for name, bound in report.details.empirical.lower_bounds.items():
             # A rate can be counted without knowing the noise.
             counted = not re.search("normal|Gaussian|mechanism|exact", bound.assumes)
-            assert bool(observers.condition(name)) == (bool(bound.assumes) and not counted)
-        proven, condition = report.attack.epsilon_at_least, observers.CONDITIONS
+            assert bool(section.condition(name)) == (bool(bound.assumes) and not counted)
+        proven, condition = report.attack.epsilon_at_least, section.CONDITIONS
         said = f"{number(proven)}{condition.get(report.attack.estimator, '')}"
         assert (said.replace("if", " if", 1) in words_of(report)) == (proven > 0)
 

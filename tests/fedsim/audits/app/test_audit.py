@@ -202,15 +202,15 @@ def test_a_conviction_takes_the_confidence_of_every_alarm():
 
 def test_a_conviction_against_theory_is_said_to_contradict_it():
     outcome = audited("uniform", FOUR_SIGMA, CLAIM)
-    assert words._found(outcome) == []
+    assert words.CONTRADICTION not in words.told(outcome).answer
     # An attack that proves more than theory allows.
     disproved = replace(outcome, verdict=Verdict.CONVICTED)
-    assert "Theory supports the claim, but the attack" in words._found(disproved)[0]
+    assert words.CONTRADICTION in words.told(disproved).answer
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for limit in (Limit.of_epsilon(2 * CLAIM.epsilon, 1.0, "theory"), None):
         row = replace(outcome.row, limit=limit)
         unsupported = replace(disproved, rows={outcome.vantage: row})
-        assert words._found(unsupported) == []
+        assert words.CONTRADICTION not in words.told(unsupported).answer
 
 
 def test_without_a_claim_there_is_no_verdict_but_a_guarantee():
