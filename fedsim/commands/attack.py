@@ -155,10 +155,9 @@ def _reconstruction(
     else:
         these = candidate_game.of_column(loaded, record, column, prior)
     nominal = privacy.noise_multiplier(chosen)
-    noise = candidate_game.RoundNoise.of(chosen, nominal)
     batch, trials = plan.fit_batch(chosen).trials.batch, chosen.trials.count
     with measuring(console(progress), "training") as bar:
-        played = candidate_game.play(chosen, loaded, record, these, noise, trials, batch, bar)
+        played = candidate_game.play(chosen, loaded, record, these, nominal, trials, batch, bar)
     report = candidate_report.ReconstructionReport(
         chosen,
         column,

@@ -226,12 +226,9 @@ def rows(result: Result) -> list[dict[str, Any]]:
 def _row(each: Candidate, chosen: bool) -> dict[str, Any]:
     utility, judged = each.utility, each.utility.criterion
     low, high = judged.interval or (None, None)
-    measures = {
-        name.lower().replace(" ", "_"): utility.measures[name].value
-        if name in utility.measures
-        else None
-        for name in ("accuracy", "balanced accuracy", "AUC")
-    }
+    names = "accuracy", "balanced accuracy", "AUC"
+    known = {name: each.value for name, each in utility.measures.items()}
+    measures = {name.lower().replace(" ", "_"): known.get(name) for name in names}
     return {
         **each.values,
         "noise_multiplier": each.noise_multiplier,
@@ -261,10 +258,26 @@ FRONTIER = (
 
 
 def told(result: Result, directory: Path) -> doc.Told:
-    config, headings, said = result.config, _headings(result), sentences(result)
+    config, said, chosen = result.config, sentences(result), result.choice.chosen
+    place = shlex.quote(str(directory / CONFIG))
+    train = f"fedsim train {place} privacy.noise-source=system"
+    if config.federation.summed_in_the_clear:
+        train += " federation.secure-aggregation=secagg+"
 
     def sections() -> Iterator[doc.Block]:
-        yield from _towards(result)
+        if chosen is not None:
+            assumed = ", if sums are securely aggregated" * config.federation.summed_in_the_clear
+            rows = [
+                [
+                    bounds.vantage.replace("-", " ") + assumed * (bounds.vantage == "server"),
+                    number(bounds.epsilon) if math.isfinite(bounds.epsilon) else "none",
+                    percent(bounds.rho_beta),
+                    percent((1 + bounds.rho_alpha) / 2),
+                ]
+                for bounds in chosen.towards
+            ]
+            vantage = f"vantage, with {config.federation.trust} trust"
+            yield doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)
         yield doc.Figure("frontier", frontier(result), "", FRONTIER)
         yield from _numbers(result)
         yield doc.Heading("What the search itself costs in privacy")
@@ -277,14 +290,21 @@ def told(result: Result, directory: Path) -> doc.Told:
         sections,
         kind="Choice of noise",
         played=counted(result.tried, "setting"),
-        release=_released(result),
+        release=release.PROPOSED.format(f"ε = {number(chosen.epsilon)}")
+        if chosen
+        else release.UNDECIDED,
         # The last sentence, which a manager can be told, comes with the first.
         answer=[f"{said[0]} {said[-1]}", *said[1:-1]] if len(said) > 1 else said,
-        table=doc.tabulated(headings, [_cells(result, each) for each in _shown(result)]),
+        table=doc.tabulated(_headings(result), [_cells(result, one) for one in _shown(result)]),
         more=lambda: _numbers(result),
         legend=f"The models were trained on all {config.data.records:,} records and judged on "
         f"{config.data.held_out:,} others.",
-        steps=[(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)],
+        steps=[
+            (f"Train with ε = {number(chosen.epsilon)}: ", doc.Code(train)),
+            ("Measure the adversary first: ", doc.Code(f"fedsim run {place}")),
+        ]
+        if chosen
+        else [],
     )
 
 
@@ -308,46 +328,6 @@ def write(result: Result, directory: Path) -> Path:
     else:  # an earlier search in this directory may have left one
         (directory / CONFIG).unlink(missing_ok=True)
     return place
-
-
-def _towards(result: Result) -> list[doc.Block]:
-    if result.choice.chosen is None:
-        return []
-    federation = result.config.federation
-    assumed = ", if sums are securely aggregated" if federation.summed_in_the_clear else ""
-    rows = [
-        [
-            bounds.vantage.replace("-", " ") + assumed * (bounds.vantage == "server"),
-            number(bounds.epsilon) if math.isfinite(bounds.epsilon) else "none",
-            percent(bounds.rho_beta),
-            percent((1 + bounds.rho_alpha) / 2),
-        ]
-        for bounds in result.choice.chosen.towards
-    ]
-    vantage = f"vantage, with {federation.trust} trust"
-    return [doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)]
-
-
-def _released(result: Result) -> str:
-    chosen = result.choice.chosen
-    if chosen is None:
-        return release.UNDECIDED
-    return release.PROPOSED.format(f"ε = {number(chosen.epsilon)}")
-
-
-def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
-    """Return the next steps with the chosen setting: a few words and the command, each."""
-    chosen = result.choice.chosen
-    if chosen is None:
-        return []
-    place = shlex.quote(str(directory / CONFIG))
-    protecting = "privacy.noise-source=system"
-    if result.config.federation.summed_in_the_clear:
-        protecting += " federation.secure-aggregation=secagg+"
-    return [
-        (f"Train with ε = {number(chosen.epsilon)}", f"fedsim train {place} {protecting}"),
-        ("Measure the adversary first", f"fedsim run {place}"),
-    ]
 
 
 def frontier(result: Result) -> "Plot":

@@ -1,7 +1,7 @@
 """`account`: what an amount of noise guarantees, or the least noise for a limit."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -214,7 +214,7 @@ def _precision(source: Path | None, subject: _Subject, vantage: Vantage, halfwid
 
 
 def _subject(source: Path | None, hand: ByHand, keys: Mapping[str, Any]) -> _Subject:
-    """Return the mechanism of a source, or the one given by hand."""
+    """Return the mechanism of a run, a configuration or a file with [[rounds]], or by hand."""
     if source is None:
         if hand.noise_multiplier is None or hand.rounds is None:
             raise InputError(
@@ -225,35 +225,31 @@ def _subject(source: Path | None, hand: ByHand, keys: Mapping[str, Any]) -> _Sub
         return _Subject(hand.releases())
     if both := hand.named():
         raise InputError(f"'{source}' already sets {' and '.join(both)}; drop one of them")
-    changes: Row = {} if hand.colluding is None else {"colluders": hand.colluding}
-    if hand.trust is not None:
-        changes["trust"] = chosen(Trust, hand.trust, Trust.CENTRAL)
-    subject = _read(source, keys)
-    everything = subject.everything and replace(subject.everything, **changes)
-    return replace(subject, training=replace(subject.training, **changes), everything=everything)
-
-
-def _read(source: Path, keys: Mapping[str, Any]) -> _Subject:
-    """Return the mechanism of a run directory, a configuration or a file with [[rounds]]."""
-    is_run = source.is_dir()
-    if not (is_run or source.exists()):
+    if not source.exists():
         raise InputError(f"cannot read '{source}': the file does not exist")
-    by_rounds = not is_run and "rounds" in reading.toml(source)
-    if keys and (is_run or by_rounds):
+    by_rounds = not source.is_dir() and "rounds" in reading.toml(source)
+    if keys and (source.is_dir() or by_rounds):
         raise InputError(
             f"'{source}' is no configuration that could change; leave {next(iter(keys))} out"
         )
     if by_rounds:
-        return _Subject(described.load(source))
-    if is_run:
+        subject = _Subject(described.load(source))
+    elif source.is_dir():
         directory = RunDirectory.open(source)
         training, everything = spending.describe_run(directory)
         trainings = spending.trainings(ledger.read(directory)) or directory.config.trials.count
-        return _Subject(training, directory.config, everything, trainings)
-    config = configuration_files.load(source, keys)
-    nominal = privacy.noise_multiplier(config)
-    everything = spending.describe_everything(config, nominal, [])
-    return _Subject(privacy.describe(config, nominal), config, everything, config.trials.count)
+        subject = _Subject(training, directory.config, everything, trainings)
+    else:
+        config = configuration_files.load(source, keys)
+        nominal = privacy.noise_multiplier(config)
+        everything = spending.describe_everything(config, nominal, [])
+        training = privacy.describe(config, nominal)
+        subject = _Subject(training, config, everything, config.trials.count)
+    changes: Row = {} if hand.colluding is None else {"colluders": hand.colluding}
+    if hand.trust is not None:
+        changes["trust"] = chosen(Trust, hand.trust, Trust.CENTRAL)
+    supposed = subject.everything and replace(subject.everything, **changes)
+    return replace(subject, training=replace(subject.training, **changes), everything=supposed)
 
 
 def _label(subject: _Subject, delta: float, vantage: Vantage) -> Row:
@@ -301,7 +297,7 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds, baseline: fl
             for each, at_most in risks.success_by_baseline(mechanism, baselines)
         ],
         "pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta)),
-        "to_whom": _to_whom(releases, delta),
+        "to_whom": [*_to_whom(releases, delta)],
     }
 
 
@@ -339,18 +335,15 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
     return max(identifiability.tail_limit(mechanism, epsilon), worst)
 
 
-def _to_whom(releases: Releases, delta: float) -> list[Row]:
-    """Return the bounds for every trust and vantage with the same rounds, or why there are none."""
-    rows: list[Row] = []
+def _to_whom(releases: Releases, delta: float) -> Iterator[Row]:
+    """Yield the bounds for every trust and vantage with the same rounds, or why there are none."""
     for trust in Trust:
         try:
             bounds = identifiability.vantage_bounds(releases, delta, trust)
         except InputError as reason:
-            rows.append({"trust": trust.value, "refusal": str(reason)})
-        else:
-            under = releases.under(trust)
-            rows += [
-                asdict(row) | {"tail_limit": tail_limit(under.towards(row.vantage), row.epsilon)}
-                for row in bounds
-            ]
-    return rows
+            yield {"trust": trust.value, "refusal": str(reason)}
+            continue
+        under = releases.under(trust)
+        for row in bounds:
+            tail = tail_limit(under.towards(row.vantage), row.epsilon)
+            yield asdict(row) | {"tail_limit": tail}

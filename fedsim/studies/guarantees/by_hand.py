@@ -69,13 +69,8 @@ class Target:
 
     @property
     def limits(self) -> list[str]:
-        limits = {
-            "epsilon": self.epsilon,
-            "rho-beta": self.rho_beta,
-            "rho-alpha": self.rho_alpha,
-            "max-risk": self.max_risk,
-        }
-        return [name for name, value in limits.items() if value is not None]
+        names = "epsilon", "rho_beta", "rho_alpha", "max_risk"
+        return [name.replace("_", "-") for name in names if getattr(self, name) is not None]
 
     @property
     def of_epsilon(self) -> float | None:
@@ -155,18 +150,16 @@ class ByHand:
         Raises InputError if no number meets it.
         """
 
-        def with_number(number: float) -> "ByHand":
+        def releases(number: float) -> Releases:
             known: dict[str, Any] = {self.unknown: number}
-            return replace(self, **known)
+            return replace(self, **known).releases()
 
         def mechanism(number: float) -> Mechanism:
-            return with_number(number).releases().towards(vantage)
+            return releases(number).towards(vantage)
 
-        if self.unknown == "noise_multiplier":
-            found: float = calibration.least_multiplier(requirement, mechanism)
-        else:
-            found = calibration.most_rounds(requirement, mechanism)
-        return with_number(found).releases()
+        if self.unknown == "rounds":
+            return releases(calibration.most_rounds(requirement, mechanism))
+        return releases(calibration.least_multiplier(requirement, mechanism))
 
     def named(self) -> list[str]:
         """Return the names of the given numbers, without those that may be supposed of a source."""

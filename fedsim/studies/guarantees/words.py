@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedsim.privacy.accounting import accountant
 from fedsim.reports.document.blocks import Block, Heading, Label, Prose, tabulated
+from fedsim.reports.sections.risks import in_cases
 from fedsim.studies.guarantees.accounting import UNCLIPPED, AccountedGuarantees, Row
 
 NOISE_MULTIPLIER_EXPLAINED = (
@@ -12,7 +13,6 @@ NOISE_MULTIPLIER_EXPLAINED = (
     "largest change that one {unit} can cause in that sum."
 )
 
-SOLUTIONS = {"rounds": "Most rounds:"}
 BOUNDS = {"epsilon": "epsilon", "rho_beta": "rho_beta", "tail_limit": "exceeded with"}
 SOLVED = {"effective_noise_multiplier": "effective noise", "rho_alpha": "rho_alpha"}
 TOWARDS = {"noise_multiplier": "effective\nnoise", "epsilon": "epsilon"}
@@ -29,8 +29,8 @@ def blocks(found: AccountedGuarantees, assumed_delta: bool) -> Iterator[Block]:
     document, config = found.document, found.config
     title = f" at delta {found.bounds.delta:g}"
     title += ", because no --delta was given" * assumed_delta
-    if found.found in SOLUTIONS:
-        yield Prose(f"{SOLUTIONS[found.found]} {found.value:.6g}.")
+    if found.found == "rounds":
+        yield Prose(f"Most rounds: {found.value:.6g}.")
     yield from _description(found)
     if config is not None:
         label = "A DP guarantee" if document["dp_guarantee"] else "No DP guarantee"
@@ -43,8 +43,12 @@ def blocks(found: AccountedGuarantees, assumed_delta: bool) -> Iterator[Block]:
         yield _verdict(found, unit)
         yield Prose(NOISE_MULTIPLIER_EXPLAINED.format(unit=unit))
         yield from _tables(found, title)
-    if "precision" in document:
-        yield _precision(document["precision"])
+    if (row := document.get("precision")) is not None:
+        yield Prose(
+            f"The advantage ± {row['halfwidth']:g} at {100 * row['confidence']:g}% needs "
+            f"{row['trials']:,} trials if it is {row['advantage']:.3f} ({row['advantage_from']}), "
+            f"and {row['trials_at_zero']:,} if it is 0."
+        )
 
 
 def _tables(found: AccountedGuarantees, title: str) -> Iterator[Block]:
@@ -57,7 +61,8 @@ def _tables(found: AccountedGuarantees, title: str) -> Iterator[Block]:
         if not document.get("solutions"):
             yield from _accountants(f"Bounds{title}", document["accountants"], BOUNDS)
         cells = [
-            [_one_in(row["baseline"]), f"{100 * row['at_most']:.3g} %"] for row in document["risks"]
+            [in_cases(row["baseline"]), f"{100 * row['at_most']:.3g} %"]
+            for row in document["risks"]
         ]
         yield Heading("Any attack: re-identification, attribute inference, reconstruction")
         yield tabulated(["right without the release", "right with it, at most"], cells)
@@ -122,19 +127,6 @@ def _accountants(
     for name, row in rows.items():
         if said := row.get("refusal") or row["note"]:
             yield Prose(f"{name}: {said}")
-
-
-def _one_in(baseline: float) -> str:
-    people = round(1 / baseline)
-    return f"1 in {people:,}" if math.isclose(people * baseline, 1) else f"{100 * baseline:.3g} %"
-
-
-def _precision(row: Row) -> Block:
-    return Prose(
-        f"The advantage ± {row['halfwidth']:g} at {100 * row['confidence']:g}% needs "
-        f"{row['trials']:,} trials if it is {row['advantage']:.3f} ({row['advantage_from']}), and "
-        f"{row['trials_at_zero']:,} if it is 0."
-    )
 
 
 def _pac(row: Row) -> Block:

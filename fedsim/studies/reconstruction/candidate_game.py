@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -103,7 +102,12 @@ def of_column(loaded: Federation, record: int, column: str, prior: Prior) -> Can
         features = features.repeat(len(names), *shape)
         labels = torch.arange(len(names), dtype=labels.dtype, device=labels.device)
     else:
-        block = _block(loaded, column)
+        named = list(dataset.columns)
+        used = [named[place] for place in np.unique(dataset.column_of)]
+        if column not in used:
+            columns = shortened([LABEL, *used], 30)
+            raise InputError(f"--column is '{column}'; {dataset.name} has {columns}")
+        block = np.flatnonzero(dataset.column_of == named.index(column))
         rows, first, number_of = np.unique(
             dataset.train.features[:, block], axis=0, return_index=True, return_inverse=True
         )
@@ -126,17 +130,6 @@ def of_column(loaded: Federation, record: int, column: str, prior: Prior) -> Can
         tuple(names[place] for place in kept),
         shares[kept],
     )
-
-
-def _block(loaded: Federation, column: str) -> npt.NDArray[np.intp]:
-    """Return the positions of a column's features. Raises InputError if it has none."""
-    dataset = loaded.split.dataset
-    names = list(dataset.columns)
-    used = [names[place] for place in np.unique(dataset.column_of)]
-    if column not in used:
-        columns = shortened([LABEL, *used], 30)
-        raise InputError(f"--column is '{column}'; {dataset.name} has {columns}")
-    return np.flatnonzero(dataset.column_of == names.index(column))
 
 
 def _check(column: str, values: int) -> None:
@@ -175,24 +168,6 @@ class PlayedTrials:
         return self.guesses == self.secrets
 
 
-@dataclass(frozen=True)
-class RoundNoise:
-    """Standard deviations of a round's noise: unknown to the adversary, and of its own client."""
-
-    unknown: float
-    own: float
-
-    @classmethod
-    def of(cls, config: Config, nominal: float) -> "RoundNoise":
-        """Return the noise of a round, given the nominal multiplier."""
-        trust, clients = config.federation.trust, config.federation.clients
-        bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-        whole = aggregate_noise_multiplier(nominal, trust, clients, clients)
-        (steps,) = privacy.describe(config, nominal).towards(Vantage.PARTICIPANT).groups
-        hidden = steps.noise_multiplier
-        return cls(bound * hidden, bound * max(0.0, whole**2 - hidden**2) ** 0.5)
-
-
 def mechanism(config: Config, nominal: float) -> Mechanism:
     """Return the mechanism whose trade-off curve bounds the success.
 
@@ -211,7 +186,7 @@ def play(
     loaded: Federation,
     record: int,
     candidates: Candidates,
-    noise: RoundNoise,
+    nominal: float,
     trials: int,
     batch: int,
     progress: Progress | None = None,
@@ -220,88 +195,77 @@ def play(
 
     A trial's outcome depends only on the seed and its number, up to rounding. Raises InputError if
     a model diverged.
+
+    nominal: noise multiplier.
     """
-    adversary = _Adversary(config.run.seed, loaded, record, candidates, noise, trials)
-    for _ in rounds.trained(config, loaded, trials, batch, adversary.release, progress=progress):
-        pass  # `release` gathers the evidence
-    return adversary.outcome()
+    hidden, own = round_noise(config, nominal)
+    # A coin of each trial, and a number that decides its candidate, [T, 2].
+    streams = (
+        generator(config.run.seed, StreamRole.RECONSTRUCTION, trial=trial)
+        for trial in range(trials)
+    )
+    coins, numbers = np.stack([stream.random(2) for stream in streams]).T
+    upper = candidates.prior.cumsum()
+    secrets = np.searchsorted(upper / upper[-1], numbers, side="right").astype(np.int64)
+    # The log-likelihood ratio of every candidate, of all rounds so far, [T, m].
+    evidence = np.zeros((trials, len(candidates)))
 
-
-class _Adversary:
-    """The adversary of each of T trials, with the evidence that it has gathered."""
-
-    def __init__(
-        self,
-        seed: int,
-        loaded: Federation,
-        record: int,
-        candidates: Candidates,
-        noise: RoundNoise,
-        trials: int,
-    ) -> None:
-        self._loaded, self._record = loaded, record
-        self._candidates, self._noise = candidates, noise
-        # A coin of each trial, and a number that decides its candidate, [T, 2].
-        streams = (
-            generator(seed, StreamRole.RECONSTRUCTION, trial=trial) for trial in range(trials)
-        )
-        drawn = np.stack([stream.random(2) for stream in streams])
-        upper = candidates.prior.cumsum()
-        places = np.searchsorted(upper / upper[-1], drawn[:, 1], side="right")
-        self._coins, self._secrets = drawn[:, 0], places.astype(np.int64)
-        # The log-likelihood ratio of every candidate, of all rounds so far, [T, m].
-        self._evidence = np.zeros((trials, len(candidates)))
-
-    def release(self, round: Round) -> Tensor:
+    def release(round: Round) -> Tensor:
         """Return a round's sum with the secret candidate, after the adversary has seen it."""
-        observed = self._gradients(round) + round.drawn(self._noise.unknown, SERVER)
-        self._evidence[round.rows] += self._ratios(round, observed)
-        released = round.clean_sum(without=self._record) + observed
-        if self._noise.own:
-            released += round.drawn(self._noise.own, OWN_NOISE)
-        return released
-
-    def outcome(self) -> PlayedTrials:
-        """Return the adversary's guesses, and how sure it is of them."""
-        posterior = np.exp(log_posterior(self._evidence, self._candidates.prior))
-        scores = surprise(posterior, self._secrets, self._coins)
-        guesses, certainty = posterior.argmax(axis=-1), posterior.max(axis=-1)
-        return PlayedTrials(self._secrets, guesses, certainty, scores)
-
-    def _gradients(self, round: Round) -> Tensor:
-        """Return the clipped gradient of each trial's candidate, if it takes part, [T, P]."""
-        secrets = self._secrets[round.rows]
-        takes_part = np.ones((len(secrets), 1))
+        takes_part = np.ones((len(round.trials), 1))
         if round.coins is not None:
-            takes_part[:, 0] = round.coins[:, self._record]
-        return self._loaded.clipper.clipped_sum(
+            takes_part[:, 0] = round.coins[:, record]
+        observed = loaded.clipper.clipped_sum(
             round.theta,
-            self._candidates.features,
-            self._candidates.labels,
+            candidates.features,
+            candidates.labels,
             torch.from_numpy(takes_part).to(round.theta),
-            torch.from_numpy(secrets).to(round.theta.device).reshape(-1, 1),
+            torch.from_numpy(secrets[round.rows]).to(round.theta.device).reshape(-1, 1),
         )
+        observed = observed + round.drawn(hidden, SERVER)
+        evidence[round.rows] += _ratios(loaded, candidates, round, observed, hidden)
+        released = round.clean_sum(without=record) + observed
+        return released + round.drawn(own, OWN_NOISE) if own else released
 
-    def _ratios(self, round: Round, observed: Tensor) -> Floats:
-        """Return the log-likelihood ratio of every candidate, of one round, [T, m]."""
-        clipper, theta, count = self._loaded.clipper, round.theta, len(self._candidates)
-        features, labels = self._candidates.features, self._candidates.labels
-        rate, alone = round.config.participation.rate, replace(clipper, threads=1)
-        held = int(clipper.block_bytes(theta.device) // (GRADIENT_BYTES * theta.shape[1]))
-        at_once = max(1, min(count, held))
-        blocks = [
-            (trials, part)
-            for trials in slices(len(theta), max(1, held // at_once))
-            for part in slices(count, at_once)
-        ]
+    for _ in rounds.trained(config, loaded, trials, batch, release, progress=progress):
+        pass  # `release` gathers the evidence
+    posterior = np.exp(log_posterior(evidence, candidates.prior))
+    scores = surprise(posterior, secrets, coins)
+    return PlayedTrials(secrets, posterior.argmax(axis=-1), posterior.max(axis=-1), scores)
 
-        # A thread forms gradients and takes their inner products while they are in its cache.
-        def block(trials: slice, part: slice) -> Tensor:
-            gradients = alone.clipped_gradients(theta[trials], features[part], labels[part])
-            seen = observed[trials, None]
-            return log_likelihood_ratios(seen, gradients, self._noise.unknown, rate)[:, 0]
 
-        ratios = np.empty((len(theta), count))
-        for (trials, part), some in zip(blocks, run(block, blocks, clipper.threads), strict=True):
-            ratios[trials, part] = some.cpu().numpy()
-        return ratios
+def round_noise(config: Config, nominal: float) -> tuple[float, float]:
+    """Return the standard deviations of a round's noise: that which the adversary does not know,
+    and that of its own client."""
+    trust, clients = config.federation.trust, config.federation.clients
+    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    whole = aggregate_noise_multiplier(nominal, trust, clients, clients)
+    (steps,) = privacy.describe(config, nominal).towards(Vantage.PARTICIPANT).groups
+    hidden = steps.noise_multiplier
+    return bound * hidden, bound * max(0.0, whole**2 - hidden**2) ** 0.5
+
+
+def _ratios(
+    loaded: Federation, candidates: Candidates, round: Round, observed: Tensor, std: float
+) -> Floats:
+    """Return the log-likelihood ratio of every candidate, of one round, [T, m]."""
+    clipper, theta, count = loaded.clipper, round.theta, len(candidates)
+    features, labels = candidates.features, candidates.labels
+    rate, alone = round.config.participation.rate, replace(clipper, threads=1)
+    held = int(clipper.block_bytes(theta.device) // (GRADIENT_BYTES * theta.shape[1]))
+    at_once = max(1, min(count, held))
+    blocks = [
+        (trials, part)
+        for trials in slices(len(theta), max(1, held // at_once))
+        for part in slices(count, at_once)
+    ]
+
+    # A thread forms gradients and takes their inner products while they are in its cache.
+    def block(trials: slice, part: slice) -> Tensor:
+        gradients = alone.clipped_gradients(theta[trials], features[part], labels[part])
+        return log_likelihood_ratios(observed[trials, None], gradients, std, rate)[:, 0]
+
+    ratios = np.empty((len(theta), count))
+    for (trials, part), some in zip(blocks, run(block, blocks, clipper.threads), strict=True):
+        ratios[trials, part] = some.cpu().numpy()
+    return ratios

@@ -136,6 +136,9 @@ def answer(report: ReconstructionReport) -> str:
     )
 
 
+DOUBTED = "Do not rely on the stated ε; the warnings say what contradicts it."
+RELY = "Rely on the bound, which holds for any attack and any candidates."
+LOWER = "To lower it, choose the noise for a limit: "
 CAPTION = (
     "Largest success of any attack, against its success without the training. The mark is the "
     "measured success with its interval; the dashed line is an attack that learns nothing."
@@ -153,6 +156,9 @@ def told(report: ReconstructionReport) -> doc.Told:
         ("theory allows at most", percent(report.bound), "any attack"),
     ]
 
+    baseline_risk = f"--baseline-risk {report.candidates.baseline:.3g}"
+    command = f"fedsim choose CONFIG --max-risk {0.9 * report.bound:.2g} {baseline_risk}"
+
     def sections() -> Iterator[doc.Block]:
         mark = report.candidates.baseline, measured["success"], *measured["interval"]
         drawing = drawings.success(report.success_by_baseline, mark)
@@ -168,18 +174,7 @@ def told(report: ReconstructionReport) -> doc.Told:
         answer=[answer(report)],
         alarms=[*report.contradictions.values()],
         table=doc.tabulated(("Right guesses", "share", "remark"), rows),
-        steps=_steps(report),
+        steps=[DOUBTED] if report.contradictions else [RELY, [LOWER, doc.Code(command)]],
         limits="One target, one set of candidates; other candidates are easier or harder to tell "
         "apart.",
     )
-
-
-def _steps(report: ReconstructionReport) -> list[doc.Words]:
-    if report.contradictions:
-        return ["Do not rely on the stated ε; the warnings say what contradicts it."]
-    baseline = f"--baseline-risk {report.candidates.baseline:.3g}"
-    command = f"fedsim choose CONFIG --max-risk {0.9 * report.bound:.2g} {baseline}"
-    return [
-        "Rely on the bound, which holds for any attack and any candidates.",
-        ["To lower it, choose the noise for a limit: ", doc.Code(command)],
-    ]

@@ -17,11 +17,11 @@ from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import risks
 from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.reconstruction.candidate_game import (
-    RoundNoise,
     mechanism,
     of_column,
     of_records,
     play,
+    round_noise,
 )
 from tests.console import exit_of
 
@@ -36,8 +36,8 @@ TABLE = """age,colour,weight,label
 def _played(config, trials, batch=64):
     known = federation.load(config)
     candidates = of_records(known, 5, 6, 0)
-    noise = RoundNoise.of(config, privacy.noise_multiplier(config))
-    return candidates, play(config, known, 5, candidates, noise, trials, batch)
+    nominal = privacy.noise_multiplier(config)
+    return candidates, play(config, known, 5, candidates, nominal, trials, batch)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
@@ -87,13 +87,13 @@ def test_trials_do_not_depend_on_batches(small):
 def test_the_bound_is_about_one_record_more_and_holds(changes, small):
     config = small({"privacy.rho-beta": 0.99, **changes})
     nominal = privacy.noise_multiplier(config)
-    noise, described = RoundNoise.of(config, nominal), mechanism(config, nominal)
+    (hidden, own), described = round_noise(config, nominal), mechanism(config, nominal)
     # The noise that hides a record, in units of the longest gradient.
     (steps,) = described.groups
-    assert steps.noise_multiplier == pytest.approx(noise.unknown / config.training.clipping_norm)
+    assert steps.noise_multiplier == pytest.approx(hidden / config.training.clipping_norm)
     if config.federation.trust.value == "local":
         # Of three equal shares, the adversary knows its own.
-        assert noise.own == pytest.approx(noise.unknown / math.sqrt(2))
+        assert own == pytest.approx(hidden / math.sqrt(2))
     _, outcome = _played(config, 400)
     bound = risks.success(described, 1 / 6)
     slack = 4 * math.sqrt(bound * (1 - bound) / 400)
