@@ -38,7 +38,7 @@ HELD = {
     "fedsim/deployment": 2_200,
     "fedsim/audits": 11_600,
     "fedsim/reports": 6_800,
-    "fedsim/studies": 4_600,
+    "fedsim/studies": 4_500,
     "fedsim/commands": 4_800,
     "papers": 6_800,
     "tests": 48_900,

@@ -118,7 +118,10 @@ class ChoiceRequest:
                 "--max-advantage, such as 0.2, or --max-risk, such as 0.005; or give only --over "
                 "KEY=V1,V2,... for a table of all settings"
             )
-        grid.refuse_overlap(self.common, self.over)
+        if repeated := set(self.common) & set(self.over):
+            raise InputError(f"{min(repeated)} is fixed, and --over varies it; drop one of them")
+        if own := set(self.common).intersection(grid.OF_A_RUN):
+            raise InputError(f"{min(own)}: a search has one directory; give --out DIR")
         if shared := [key for key in self.over if key.startswith(OF_THE_QUESTION)]:
             raise InputError(
                 f"--over {shared[0]} varies the question itself, which must be the same in all "
@@ -542,9 +545,8 @@ def _candidate(trained: _Trained, limit: Limit | None) -> Candidate:
 
 def _without_privacy(families: Sequence[_Family]) -> float | None:
     """Return the criterion of a linear model without clipping and noise, for a table."""
-    linear = [each for each in families if each.bases[0].config.model.name == "linear"]
-    if not linear or linear[0].loaded.split.dataset.kind != "tabular":
-        return None
-    loaded = linear[0].loaded
-    rows = utility.measure(loaded, utility.fitted(loaded))
-    return utility.utility(loaded, rows).criterion.value
+    for loaded in (one.loaded for one in families if one.bases[0].config.model.name == "linear"):
+        if loaded.split.dataset.kind == "tabular":
+            rows = utility.measure(loaded, utility.fitted(loaded))
+            return utility.utility(loaded, rows).criterion.value
+    return None

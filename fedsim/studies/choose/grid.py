@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from adversaries.errors import InputError
 from fedsim import configuration
@@ -45,11 +45,3 @@ def axes(over: Sequence[str]) -> dict[str, list[Scalar]]:
     if any(isinstance(value, float) and math.isnan(value) for value in every):
         raise InputError("--over has a value that is not a number (nan); replace it by a number")
     return axes
-
-
-def refuse_overlap(common: Mapping[str, Scalar], varying: Mapping[str, object]) -> None:
-    """Raise InputError if a fixed key is one that --over varies, or a run's folder or name."""
-    if repeated := set(common) & set(varying):
-        raise InputError(f"{min(repeated)} is fixed, and --over varies it; drop one of them")
-    if own := set(common).intersection(OF_A_RUN):
-        raise InputError(f"{min(own)}: a search has one directory; give --out DIR")

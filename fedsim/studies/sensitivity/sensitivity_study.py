@@ -5,9 +5,8 @@ first model and during training.
 Source: Bernau et al., Definition 6, section 6.1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,11 +110,9 @@ def study(
     """
     check_study(config, top, trials)
     loaded, neighbouring = federation.load(config), config.privacy.neighbouring
-    between = _Dissimilarities(config, loaded)
-    ranked = between.ranked(top)
     theta = challenge.initial_parameters(config, loaded).to(loaded.device)
     found = largest(loaded, theta, neighbouring, lambda done: progress(done / 4))
-    ranked.append(("worst", 1, between.pair(found.record, found.replacement)))
+    ranked = [*_ranked(config, loaded, top, found)]
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     sensitivities = follow(config, batch, pairs, trials, lambda done: progress((1 + 3 * done) / 4))
     candidates = tuple(
@@ -179,56 +176,39 @@ def follow(
     return sensitivities
 
 
-class _Dissimilarities:
-    """Distances between the records of D, [n, *shape], and those of the pool."""
+def _ranked(
+    config: Config, loaded: Federation, top: int, worst: Largest
+) -> Iterator[tuple[str, int, Pair]]:
+    """Yield choice, place and pair, by dissimilarity: first the experiment's own challenge.
 
-    def __init__(self, config: Config, loaded: Federation) -> None:
-        split = loaded.split
-        features = partial(challenge.compared_features, config, loaded)
-        self._experiment, self._loaded, self._given = config, loaded, config.challenge
-        self._relation = config.privacy.neighbouring
-        self._features = features(split.members_records.features)
-        replaced = self._relation is Neighbouring.REPLACE
-        self._pool = features(split.pool_records.features) if replaced else None
-        # If challenge.client is set, all pairs are of that client's records, as the challenge is.
-        self._among = _among(self._given.client, loaded)
-        self._how: dict[str, Any] = {
-            "columns": challenge.columns_of(loaded),
-            "threads": device.threads(config.run.threads),
-        }
+    A pair of several choices is there for each, so that the places have no gaps.
+    """
+    given, relation, split = config.challenge, config.privacy.neighbouring, loaded.split
+    # If challenge.client is set, all pairs are of that client's records, as the challenge is.
+    name, among = given.dissimilarity, _among(given.client, loaded)
+    features = challenge.compared_features(config, loaded, split.members_records.features)
+    pool = None
+    if relation is Neighbouring.REPLACE:
+        pool = challenge.compared_features(config, loaded, split.pool_records.features)
+    columns, threads = challenge.columns_of(loaded), device.threads(config.run.threads)
 
-    def ranked(self, top: int) -> list[tuple[str, int, Pair]]:
-        """Return choice, place and pair, by dissimilarity, the experiment's own challenge first.
-
-        A pair of several choices is there for each, so that the places have no gaps.
-        """
-        own = "given" if self._given.record >= 0 else "max"
-        return [
-            (choice, place, pair)
-            for choice in dict.fromkeys((own, "max", "min"))
-            for place, pair in enumerate(self._chosen(choice, top), 1)
-        ]
-
-    def _chosen(self, choice: str, top: int) -> list[Pair]:
-        if choice == "given":
-            chosen = challenge.choose(self._experiment)
-            assert chosen.record is not None
-            return [self.pair(chosen.record, chosen.replacement)]
-        features, name = self._features[self._among], self._given.dissimilarity
-        relation = self._relation.value
-        pairs = select(features, self._pool, name, relation, choice=choice, top=top, **self._how)
-        return [replace(pair, record=int(self._among[pair.record])) for pair in pairs]
-
-    def pair(self, record: int, replacement: int | None) -> Pair:
-        """Return a pair of records with its dissimilarity, in the form of `select`."""
-        name = self._given.dissimilarity
-        if replacement is None:
-            others = self._features[self._among[self._among != record]]
-        else:
-            assert self._pool is not None
-            others = self._pool[[replacement]]
-        distances = measure(name, self._how["columns"])(self._features[[record]], others)
+    def pair(record: int, replacement: int | None) -> Pair:
+        others = features[among[among != record]]
+        if replacement is not None and pool is not None:
+            others = pool[[replacement]]
+        distances = measure(name, columns)(features[[record]], others)
         return Pair(record, replacement, float(distances.sum()), name)
+
+    if given.record >= 0:
+        chosen = challenge.choose(config)
+        assert chosen.record is not None
+        yield "given", 1, pair(chosen.record, chosen.replacement)
+    for choice in ("max", "min"):
+        how: dict[str, Any] = {"choice": choice, "top": top, "columns": columns, "threads": threads}
+        pairs = select(features[among], pool, name, relation.value, **how)
+        for place, each in enumerate(pairs, 1):
+            yield choice, place, replace(each, record=int(among[each.record]))
+    yield "worst", 1, pair(worst.record, worst.replacement)
 
 
 def _among(client: int, loaded: Federation) -> npt.NDArray[np.intp]:
