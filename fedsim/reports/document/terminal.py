@@ -52,13 +52,8 @@ def told(
     return Fitted(tuple(_paragraphs(result, f"{began}{took}\n", verbose)), ending, verbose)
 
 
-@dataclass(frozen=True)
-class Paragraph:
-    """A part of a result; `rank`: those of the highest rank give way first, those of 0 never."""
-
-    shown: RenderableType
-    rank: int = 0
-
+Paragraph = tuple[int, RenderableType]
+"""A part of a result, behind its rank: those of the highest give way first, those of 0 never."""
 
 ALARM, STEP, REMARK, LABEL, BRIEF, LEGEND = 1, 2, 3, 97, 98, 99
 """Ranks; of further remarks, the numbers behind that of the first."""
@@ -75,56 +70,51 @@ class Fitted:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        kept = [(each, len(console.render_lines(each.shown, options))) for each in self.paragraphs]
-        while not self.verbose and sum(lines for _, lines in kept) >= MOST_LINES:
-            place = max(range(len(kept)), key=lambda at: (kept[at][0].rank, at))
-            if not kept[place][0].rank:
+        kept = [(*each, len(console.render_lines(each[1], options))) for each in self.paragraphs]
+        while not self.verbose and sum(lines for *_, lines in kept) >= MOST_LINES:
+            place = max(range(len(kept)), key=lambda at: (kept[at][0], at))
+            if not kept[place][0]:
                 break
             kept.pop(place)
-        yield from (each.shown for each, _ in kept)
+        yield from (shown for _, shown, _ in kept)
         more = " More: add -v." * (len(kept) < len(self.paragraphs))
         yield Text(f"{self.ending}{more}")
 
 
 def _paragraphs(told: Told, began: str, verbose: bool) -> Iterator[Paragraph]:
-    alarms, gap = list(told.alarms), Paragraph(Text(""))
+    alarms, gap = list(told.alarms), (0, Text(""))
     if len(alarms) > 1 and not verbose:
         alarms = [f"{text.partition('. ')[0].removesuffix('.')}." for text in alarms]
-    yield Paragraph(Text(began, "bold"))
+    yield 0, Text(began, "bold")
     for place, text in enumerate(alarms):
-        yield Paragraph(Text(f"ALARM: {text}", "bold red"), ALARM * bool(place))
+        yield ALARM * bool(place), Text(f"ALARM: {text}", "bold red")
     yield from [gap] * bool(alarms)
     if told.release:
-        yield Paragraph(Text(told.release))
-    yield from _answers(told)
+        yield 0, Text(told.release)
+    answer = [*enumerate(map(_plain, told.answer))]
+    if told.brief:
+        answer = []
+        yield BRIEF, Text(told.brief)
+    for place, text in answer:
+        if not any(alarm.startswith(text.removesuffix(".")) for alarm in told.alarms):
+            yield (REMARK + place) * bool(place), Text(text)
     if told.headings:
         yield gap
-        yield Paragraph(observers(told))
+        yield 0, observers(told)
         yield gap
     elif told.table is not None:
         yield gap
-        yield Paragraph(table(told.table, ruled=False))
+        yield 0, table(told.table, ruled=False)
     if told.legend:
-        yield Paragraph(Text(told.legend), LEGEND)
+        yield LEGEND, Text(told.legend)
     for place, text in enumerate(told.remarks):
-        yield Paragraph(Text(text), REMARK + place)
-    yield from (Paragraph(Text(text)) for text in told.cautions)
+        yield REMARK + place, Text(text)
+    yield from ((0, Text(text)) for text in told.cautions)
     if told.label:
-        yield Paragraph(Text(told.label), LABEL)
+        yield LABEL, Text(told.label)
     if verbose:
-        yield from (Paragraph(_shown(block)) for block in told.more())
-    for step in told.steps:
-        yield Paragraph(Text(_plain(step)), STEP)
-
-
-def _answers(told: Told) -> Iterator[Paragraph]:
-    if told.brief:
-        yield Paragraph(Text(told.brief), BRIEF)
-        return
-    for place, sentence in enumerate(told.answer):
-        if any(alarm.startswith(_plain(sentence).removesuffix(".")) for alarm in told.alarms):
-            continue
-        yield Paragraph(Text(_plain(sentence)), (REMARK + place) * bool(place))
+        yield from ((0, _shown(block)) for block in told.more())
+    yield from ((STEP, Text(_plain(step))) for step in told.steps)
 
 
 LONGEST_NAME = 60
