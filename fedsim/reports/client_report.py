@@ -121,37 +121,19 @@ class ClientBudget:
 
 
 @dataclass(frozen=True)
-class RunCost:
-    """The answers of a client in one run.
+class ClientReport:
+    """A client's own report.
 
     Attributes:
-        models_kept: rounds whose models were kept, from which the exposure is measured.
-        epsilon_after: of this run and all before it.
+        created: time in UTC, as ISO 8601.
+        runs: the answers of the client in each run; models_kept: rounds whose models were kept,
+            from which the exposure is measured; epsilon_after: of this run and all before it.
     """
-
-    run: str
-    name: str
-    first: str
-    last: str
-    rounds: int
-    models_kept: int
-    trials: int
-    noise_multiplier: float
-    unit: str
-    records: str
-    charged: bool
-    epsilon: float
-    epsilon_after: float
-
-
-@dataclass(frozen=True)
-class ClientReport:
-    """A client's own report; created: time in UTC, as ISO 8601."""
 
     created: str
     client: int
     budget: ClientBudget
-    runs: Sequence[RunCost]
+    runs: Sequence[Mapping[str, Any]]
     trainings: Sequence[ClientTraining]
 
     def as_json(self) -> dict[str, Any]:
@@ -223,27 +205,27 @@ def assemble(values: Mapping[str, Scalar], work: Path) -> ClientReport:
 
 def _runs(
     answers: Sequence[AnsweredMessage], kept: Mapping[str, SeenTraining], delta: float
-) -> Iterator[RunCost]:
+) -> Iterator[dict[str, Any]]:
     earlier: list[AnsweredMessage] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
         earlier += mine
         rounds = {answer.round for answer in mine}
-        yield RunCost(
-            run,
-            mine[0].name,
-            mine[0].time,
-            mine[-1].time,
-            rounds=len(rounds),
-            models_kept=len(rounds & kept[run].models.keys()) if run in kept else 0,
-            trials=len({trial for answer in mine for trial in answer.trial_numbers}),
-            noise_multiplier=mine[0].noise_multiplier,
-            unit=mine[0].unit,
-            records=mine[-1].records,
-            charged=any(answer.charged for answer in mine),
-            epsilon=client_ledger.epsilon(mine, delta),
-            epsilon_after=client_ledger.epsilon(earlier, delta),
-        )
+        yield {
+            "run": run,
+            "name": mine[0].name,
+            "first": mine[0].time,
+            "last": mine[-1].time,
+            "rounds": len(rounds),
+            "models_kept": len(rounds & kept[run].models.keys()) if run in kept else 0,
+            "trials": len({trial for answer in mine for trial in answer.trial_numbers}),
+            "noise_multiplier": mine[0].noise_multiplier,
+            "unit": mine[0].unit,
+            "records": mine[-1].records,
+            "charged": any(answer.charged for answer in mine),
+            "epsilon": client_ledger.epsilon(mine, delta),
+            "epsilon_after": client_ledger.epsilon(earlier, delta),
+        }
 
 
 def _training(node: _Node, training: AnsweredTraining) -> ClientTraining:
@@ -357,7 +339,7 @@ AT_RANDOM = (
 LEFT = "About ε = {} of the budget is left for further trainings."
 SPENT = "The budget is spent: join no further training, or agree to a larger budget."
 
-MOST = 5
+MOST, RUN = 5, "{name} ({run})"
 HOW = ("", "μ", "ε", "advantage")
 RUNS = ("run", "first", "last", "rounds", "models kept", "trials", "noise multiplier", "its ε")
 
@@ -383,7 +365,7 @@ def told(report: ClientReport) -> doc.Told:
         cost += TOGETHER.format(number(budget.client_epsilon))
     left = budget.epsilon_limit - budget.epsilon
     runs = [
-        [f"{run.name} ({run.run})", number(run.epsilon), number(run.epsilon_after)]
+        [RUN.format(**run), number(run["epsilon"]), number(run["epsilon_after"])]
         for run in report.runs[-MOST:]
     ]
     return doc.Told(
@@ -433,11 +415,11 @@ def _bars(training: ClientTraining) -> Iterator[doc.Bar]:
 def _sections(report: ClientReport) -> Iterator[doc.Block]:
     rows = [
         [
-            *(f"{run.name} ({run.run})", run.first, run.last),
-            *map(str, (run.rounds, run.models_kept, run.trials)),
-            number(run.noise_multiplier),
-            number(run.epsilon) if run.charged else "not charged",
-            number(run.epsilon_after),
+            *(RUN.format(**run), run["first"], run["last"]),
+            *(str(run[name]) for name in ("rounds", "models_kept", "trials")),
+            number(run["noise_multiplier"]),
+            number(run["epsilon"]) if run["charged"] else "not charged",
+            number(run["epsilon_after"]),
         ]
         for run in report.runs
     ]

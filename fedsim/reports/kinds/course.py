@@ -43,48 +43,32 @@ def beyond(belief: Look) -> int:
 
 
 def table(rounds: Sequence[Look]) -> doc.Table:
-    if beliefs := [each for each in rounds if each.log_odds.size]:
-        names = ("trials", "round", "so far", "mean", "highest", "above ρβ", "ρβ")
-        return doc.tabulated((*names, "ε so far", "missed"), map(_belief_cells, beliefs))
-    looks = [each for each in rounds if not each.log_odds.size]
-    series = list(looks[-1].noise_at_most) if looks else []
-    headings = ("round", "so far", *series, "canaries' μ", "claimed")
-    rows = [_look_cells(look, series) for look in looks]
-    return doc.tabulated((*headings, "ε so far", "missed"), rows)
+    """Return a line for each round: the beliefs in D, or where there are none the noise."""
+    shown = [each for each in rounds if each.log_odds.size] or rounds
+    lines = []
+    for each in shown:
+        cells = {"round": str(each.round), "so far": so_far(each).text}
+        if each.log_odds.size:
+            chances, trials = expit(each.log_odds), each.trials
+            cells = {"trials": f"{trials.start}-{trials.stop - 1}"} | cells
+            cells["mean"] = percent(float(chances.mean()))
+            cells["highest"] = percent(float(chances.max()))
+            cells["above ρβ"] = f"{beyond(each)} of {len(chances)}"
+            cells["ρβ"] = percent(each.rho_beta)
+        else:
+            series = shown[-1].noise_at_most
+            cells |= {name: number(each.noise_at_most.get(name)) for name in series}
+            signal = each.canaries
+            cells["canaries' μ"] = number(None if signal is None else signal.mu)
+            cells["claimed"] = number(None if signal is None else signal.claimed_mu)
+        lines.append(cells | {"ε so far": number(each.epsilon), "missed": str(each.missed)})
+    return doc.tabulated([*lines[0]] if lines else [], [[*line.values()] for line in lines])
 
 
 def view(rounds: Sequence[Look]) -> RenderableType:
     believes = any(each.log_odds.size for each in rounds)
     title = "belief that D was used" if believes else "noise over the claimed noise, at most"
     return terminal.table(table(rounds[-SHOWN:]), title)
-
-
-def _belief_cells(belief: Look) -> list[str]:
-    chances = expit(belief.log_odds)
-    return [
-        f"{belief.trials.start}-{belief.trials.stop - 1}",
-        str(belief.round),
-        so_far(belief).text,
-        percent(float(chances.mean())),
-        percent(float(chances.max())),
-        f"{beyond(belief)} of {len(chances)}",
-        percent(belief.rho_beta),
-        number(belief.epsilon),
-        str(belief.missed),
-    ]
-
-
-def _look_cells(look: Look, series: Sequence[str]) -> list[str]:
-    signal = look.canaries
-    return [
-        str(look.round),
-        so_far(look).text,
-        *(number(look.noise_at_most.get(name)) for name in series),
-        number(None if signal is None else signal.mu),
-        number(None if signal is None else signal.claimed_mu),
-        number(look.epsilon),
-        str(look.missed),
-    ]
 
 
 def drawn(report: AuditReport[Any], rounds: Sequence[Look]) -> list[doc.Block]:
@@ -107,16 +91,13 @@ def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
     if release.clients:
         beliefs = {f"node {one.node}": np.array(one.belief) for one in release.clients}
         caption = "How sure an adversary who knows all other updates is that a client took part."
-        figure = drawings.client_beliefs(rounds, beliefs)
-        yield doc.Figure("beliefs", figure, "", caption)
+        yield doc.Figure("beliefs", drawings.client_beliefs(rounds, beliefs), "", caption)
         lines = [
-            (
-                f"node {one.node}",
-                str(one.rounds),
-                number(one.largest_weight),
-                number(one.epsilon),
+            [
+                *(f"node {one.node}", str(one.rounds)),
+                *map(number, (one.largest_weight, one.epsilon)),
                 belief(one.belief[-1], release),
-            )
+            ]
             for one in release.clients
         ]
         yield doc.Part("Every client", [doc.tabulated(CLIENTS, lines)], folded=True)
@@ -126,8 +107,9 @@ def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
     spread[np.isinf(spread)] = np.nan
     measured = np.array(release.left_over_std)
     caption = "Standard deviation of the aggregate after subtracting all known updates."
-    figure = drawings.realised_noise(rounds, measured, spread, claimed)
-    yield doc.Figure("noise", figure, "", caption)
+    yield doc.Figure(
+        "noise", drawings.realised_noise(rounds, measured, spread, claimed), "", caption
+    )
 
 
 def belief(chance: float, release: ReleaseReport) -> str:
