@@ -53,17 +53,14 @@ p { margin: .6rem 0; max-width: 46rem; }
 .label strong { color: var(--caution); }
 .label.alarm { border-color: var(--alarm-line); background: var(--alarm-wash); }
 .label.alarm strong { color: var(--alarm); }
-.label ul { margin: .2rem 0 0; padding-left: 1.2rem; }
 .table, .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; margin: .8rem 0 1rem; font-size: .93rem; }
 th, td { text-align: left; vertical-align: top; padding: .5rem .9rem .5rem 0;
   border-bottom: 1px solid var(--line); }
 th { font-weight: 600; }
 thead th { color: var(--muted); font-size: .82rem; border-bottom: 2px solid var(--line); }
-td.value { font-variant-numeric: tabular-nums; font-weight: 600; min-width: 6.5rem; }
-td.limit { font-variant-numeric: tabular-nums; min-width: 6.5rem; }
-.first td.limit, .first td.value { min-width: 0; }
-.vantages td.limit, .vantages td.value { min-width: 3.5rem; }
+td.value { font-weight: 600; }
+td.limit, td.value { font-variant-numeric: tabular-nums; min-width: 3.5rem; }
 .compact { width: auto; font-size: .85rem; font-variant-numeric: tabular-nums; }
 .compact th, .compact td { padding: .15rem 1.1rem .15rem 0; }
 .compact tbody th { font-weight: 400; }

@@ -40,7 +40,7 @@ OBSERVERS = (
     GAME
     + """
 {% set headings = ["Observer"] + facts.numbers(rows[0]) | list %}
-{% call grid(headings, page, "stacked vantages") %}
+{% call grid(headings, page) %}
 {% for row in rows %}
 {% set here, name = row.observer == report.vantage, named(row.observer) %}
 <tr{% if here %} class="here"{% endif %}><th scope="row" data-label="Observer">\

@@ -144,7 +144,8 @@ class ChoiceRequest:
     def asked(self) -> dict[str, Scalar]:
         """Changes to the configuration that is written for the chosen setting."""
         vantage = {} if self.against is None else {"federation.vantage": self.against.value}
-        limited = {} if self.limit is None else self.limit.settings
+        limit = self.limit
+        limited = {rule.BASELINE: limit.baseline} if limit and limit.key == rule.RISK else {}
         return {**self.common, **limited, **vantage}
 
     @property

@@ -14,7 +14,6 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from adversaries.errors import InputError
 from fedsim.configuration import Config, Scalar
-from fedsim.configuration.jobs import KEYS
 from fedsim.privacy import risks
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import effective_noise_multiplier
@@ -77,26 +76,13 @@ class Limit:
     def kind(self) -> str:
         return KINDS[self.key]
 
-    @property
-    def settings(self) -> dict[str, Scalar]:
-        """Keys that every run of the search takes from the limit."""
-        return {BASELINE: self.baseline} if self.key == RISK else {}
-
     def met_by(self, rho_beta: float, rho_alpha: float, risk: float) -> bool:
-        """Return whether theory's bounds are within the limit.
-
-        Args:
-            risk: largest success of an attack from the limit's baseline.
-        """
+        """Return whether theory's bounds are within the limit; `risk` is from its baseline."""
         bound = {BELIEF: rho_beta, ADVANTAGE: rho_alpha, RISK: risk}[self.key]
         return bound <= self.value * (1 + 1e-8)  # the calibration finds noise to this precision
 
     def levels(self, factors: Sequence[float]) -> list[float]:
-        """Return stricter and looser bounds around this one, in rising order.
-
-        Args:
-            factors: multiples of epsilon or mu; 1 is the limit itself.
-        """
+        """Return rising bounds around this one; factors: multiples of epsilon or mu."""
         levels = {self.value if factor == 1 else self._level(factor) for factor in factors}
         return sorted(level for level in levels if self._lowest < level < 1)
 
@@ -134,11 +120,6 @@ class Candidate:
     rounds: int
     towards: tuple[VantageBounds, ...]
     utility: Utility
-
-    @property
-    def level(self) -> tuple[tuple[str, Scalar], ...]:
-        """The target of its noise, with which settings are compared."""
-        return tuple((key, value) for key, value in self.values.items() if key in KEYS)
 
     def allowed(self, key: str) -> float:
         """Return what theory allows the adversary of the quantity that a limit's key names."""
