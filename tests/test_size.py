@@ -57,8 +57,8 @@ OTHER_BUDGETS = {
 
 OTHERS_HELD = {
     "commands": 24,
-    "options": 106,
-    "keys": 90,
+    "options": 105,
+    "keys": 89,
 }
 
 
