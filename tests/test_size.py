@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 4_400,
     "fedsim/commands": 4_800,
     "papers": 6_800,
-    "tests": 48_900,
+    "tests": 49_000,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedsim.common.tables import PositiveInt, Seed, TomlTable
-from fedsim.privacy.trust import Trust, Vantage
+from fedsim.privacy.trust import FEWEST_SUMMED, Trust, Vantage
 
 OWN = "own"
 """Name of the data set where each client has its own records."""
@@ -120,6 +120,16 @@ class FederationConfig(TomlTable):
         return self.trust.model.summed_securely and self.secure_aggregation == "simulated"
 
     @property
+    def masked(self) -> bool:
+        """Whether clients send masked messages only."""
+        return self.trust.model.summed_securely and not self.summed_in_the_clear
+
+    @property
+    def few_masks(self) -> bool:
+        """Whether a hostile server can find the masks that hide a message of a secure sum."""
+        return self.masked and self.clients - self.colluding < FEWEST_SUMMED
+
+    @property
     def repeats_answers(self) -> bool:
         """Whether deployed clients answer an interrupted round of a training again to the bit."""
-        return not self.trust.model.summed_securely or self.summed_in_the_clear
+        return not self.masked

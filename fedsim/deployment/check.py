@@ -38,6 +38,7 @@ from fedsim.federation.runtimes.flower_services import (
 )
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
+from fedsim.privacy.trust import FEWEST_SUMMED
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
 
@@ -298,9 +299,11 @@ def _client_settings(checked: Checked) -> Lines:
         yield WRONG, 'consent is missing; add consent = ""'
         return
     yield OK, f"the client consents to {agreed.consent or 'plain training only'}"
+    counts = "so under distributed trust each message counts as if the server could read it"
+    if clients < FEWEST_SUMMED:
+        yield NOTE, f"there are fewer than {FEWEST_SUMMED} clients, {counts}"
     if not signed_keys.knows_peers(values):
-        why = "so under distributed trust each message counts as if the server could read it"
-        yield NOTE, f"{signed_keys.PEERS} is not set, {why}"
+        yield NOTE, f"{signed_keys.PEERS} is not set, {counts}"
         return
     folder = _path(checked, values[signed_keys.PEERS])
     files = [folder / f"client-{client}.pub" for client in range(clients)]

@@ -8,6 +8,15 @@ from typing import Self
 
 from fedsim.common.randomness import SERVER
 
+FEWEST_SUMMED = 4
+"""Honest clients of a secure sum that hides a message. Of fewer, at most two masks are left to
+find, whose seeds have 32 bits in Flower's SecAgg+ (docs/explanation/secure-aggregation.md)."""
+
+FEW_MASKS = (
+    f"Secure aggregation has fewer than {FEWEST_SUMMED} honest clients. Their masks can be "
+    "guessed: a hostile server may read each message under that client's share of the noise."
+)
+
 
 class Vantage(StrEnum):
     """What the adversary sees: every message; the aggregate of each round; the last model."""

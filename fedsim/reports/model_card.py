@@ -17,7 +17,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results.numbers import REALS, Real
 from fedsim.audits.run import guarantee
 from fedsim.common import foreign_text
-from fedsim.configuration.federation import OWN, DataConfig
+from fedsim.configuration.federation import OWN, DataConfig, FederationConfig
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.game import record_display
@@ -26,7 +26,7 @@ from fedsim.learning.training import saved_model
 from fedsim.privacy import delta, risks
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
-from fedsim.privacy.trust import Vantage
+from fedsim.privacy.trust import FEW_MASKS, Vantage
 from fedsim.reports.document import wording, worth
 from fedsim.reports.document.blocks import Block, Prose, Table
 from fedsim.reports.document.worth import ModelUtility
@@ -158,13 +158,15 @@ MARKED = (
 )
 
 
-def _uncovered(data: DataConfig) -> list[str]:
-    """Return what depends on records that are not known to be public, and that ε does not cover."""
+def _uncovered(data: DataConfig, federation: FederationConfig) -> list[str]:
+    """Return what depends on the records, or can be seen of them, and that ε does not cover."""
     sentences = []
     if data.name not in (OWN, *record_display.PUBLIC):
         sentences.append(MEASURED if data.public_schema else FROM_A_FILE)
     if f"# {MARK}:" in data.public_schema:
         sentences.append(MARKED)
+    if federation.few_masks:
+        sentences.append(FEW_MASKS)
     return sentences
 
 
@@ -197,7 +199,7 @@ def write_card(
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
-        uncovered=_uncovered(config.data),
+        uncovered=_uncovered(config.data, config.federation),
     )
     directory.write_text(PAGE, as_markdown_page(card))
     directory.write_json(CARD, ADAPTER.dump_python(card, mode="json"))

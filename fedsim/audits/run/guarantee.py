@@ -12,7 +12,7 @@ from fedsim.configuration.needs import UNBOUNDED
 from fedsim.privacy import delta, identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
-from fedsim.privacy.trust import Vantage
+from fedsim.privacy.trust import FEW_MASKS, Vantage
 
 UNCLIPPED = f"gradients are not clipped: {UNBOUNDED}"
 """Why no vantage has a guarantee without clipping."""
@@ -116,6 +116,7 @@ def cautions(config: Config) -> list[str]:
     of_trust = config.federation.trust.model.caution
     texts = {
         large: large,
+        FEW_MASKS: config.federation.few_masks,
         of_trust: of_trust,
         LOCAL_STEPS: config.training.local_steps > 1,
         RELEASED: config.federation.vantage is Vantage.RELEASED_MODEL,

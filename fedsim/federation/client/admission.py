@@ -47,10 +47,6 @@ MOST_VALUE = 2.0**20
 """Largest absolute value of a model's parameters. Beyond it, neighbouring float32 numbers differ by
 an eighth, so no step of training would be kept. No honest training gets there."""
 
-FEWEST_SUMMED = 4
-"""Clients of a secure sum that hides a message. Of fewer, at most two masks are left to find, whose
-seeds have 32 bits in Flower's SecAgg+ (docs/explanation/secure-aggregation.md)."""
-
 USUAL_MODE = AuditConfig().mode
 
 ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
@@ -127,12 +123,11 @@ class Received:
         """Whether an interrupted round is answered again to the bit, which costs nothing.
 
         Not in a secure sum: the others may answer with new noise, and two sums with one message in
-        common tell more of it than one. There each answer is new, and charged.
+        common tell more of it than one.
         """
-        terms, federation = self.terms, self.config.federation
-        if terms is None or terms.kinds.intersection(consent.UNPROTECTED):
+        if self.terms is None or self.terms.kinds.intersection(consent.UNPROTECTED):
             return False
-        alone = self.alone or not federation.trust.model.summed_securely
+        alone = self.alone or self.config.federation.repeats_answers
         return alone and self.config.run.job == "training"
 
     def array(self, name: str) -> Tensor:
@@ -336,14 +331,16 @@ def _planned(received: Received, terms: Terms, answer: AnsweredMessage) -> Answe
     """Return the plan of a run from a request on, up to privacy.stop-at, as a ledger's entry."""
     config, request, noise = received.config, received.request, answer.noise_multiplier
     trials, rounds = config.trials.count - request.first_trial, config.training.rounds
+    left = rounds * trials - (request.round - 1) * request.trials
     if config.privacy.stop_at:
         from fedsim.federation.runs.ledger import planned_kind  # noqa: PLC0415
         from fedsim.federation.runs.spending import Ahead  # noqa: PLC0415  (stop-at only)
 
         kind = planned_kind(config.training, config.participation, noise)
         earlier = Counter({kind: client_ledger.attempted(terms, answer.experiment)})
-        rounds = Ahead(config, trials, [(earlier, [kind] * rounds)]).affordable(rounds)
-    left = max(rounds * trials - (request.round - 1) * request.trials, request.trials)
+        ahead = Ahead(config, trials, [(earlier, [kind] * rounds)])
+        left = min(left, ahead.affordable(rounds) * trials)
+    left = max(left, request.trials)
     return replace(answer, charged=released(config, noise, left, received.alone))
 
 
@@ -370,8 +367,8 @@ def read_alone(config: Config, node_config: Mapping[str, Scalar]) -> bool:
         return False
     from fedsim.federation.protocol import signed_keys  # noqa: PLC0415  (secure sums only)
 
-    peers = signed_keys.knows_peers(node_config) and federation.clients >= FEWEST_SUMMED
-    return federation.summed_in_the_clear or not peers
+    hidden = signed_keys.knows_peers(node_config) and not federation.few_masks
+    return federation.summed_in_the_clear or not hidden
 
 
 def released(config: Config, noise_multiplier: float, trials: int, alone: bool = False) -> Steps:

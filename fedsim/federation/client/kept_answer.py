@@ -81,10 +81,7 @@ def answered(
 
 @contextmanager
 def _answering(received: Received) -> Iterator[Answering | None]:
-    """Yield what is known of a request, and let no other process answer it within the block.
-
-    Yields None where no answer is given twice.
-    """
+    """Yield, to this process alone, what is known of a request; None if none is given twice."""
     terms = received.terms
     if terms is None or not received.repeats:
         yield None

@@ -10,7 +10,7 @@ Flower's quantiser rounds nothing, as the clients send integers already: with c 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -46,11 +46,6 @@ class SecureAggregationError(RefusedError):
     """The protocol was violated. The client then sends nothing, and the server learns nothing."""
 
 
-def enabled(secure_aggregation: str) -> bool:
-    """Return whether the clients send masked messages only."""
-    return secure_aggregation == "secagg+"
-
-
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
     """Return a client's answer with a masked sum (a mod of the train handler).
 
@@ -60,7 +55,7 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
     Raises SecureAggregationError if the request would bypass the protocol or weaken it.
     """
     config = from_run_config(context.run_config)
-    if not enabled(config.federation.secure_aggregation):
+    if not config.federation.masked:
         return call_next(message, context)
     if CONFIGS not in message.content.config_records:
         raise SecureAggregationError("the server asks for a sum outside of secure aggregation")
@@ -105,6 +100,7 @@ class SecureSum:
     Attributes:
         nodes: the node of each client.
         failed: why each node failed.
+        keys: the record, of a request for a sum, that each node needs, from `exchange_keys`.
     """
 
     flower_grid: Grid
@@ -113,9 +109,10 @@ class SecureSum:
     setup: Mapping[str, ConfigRecordValues]
     timeout: float
     failed: dict[int, str] = field(default_factory=dict)
+    keys: dict[int, ConfigRecord] = field(default_factory=dict)
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
-        """Run the first two stages; return the record that each node needs.
+        """Run the first two stages, which say nothing of records; return `keys`.
 
         Raises SecureAggregationError if a node fails.
         """
@@ -145,24 +142,16 @@ class SecureSum:
         )
         self._require_all("the exchange of shares")
         # The server forwards the shares, with the request of stage 3.
-        records = {}
         for node in shared:
             others = [other for other in shared if other != node]
-            records[node] = ConfigRecord(
+            self.keys[node] = ConfigRecord(
                 {
                     Key.STAGE: Stage.COLLECT_MASKED_VECTORS,
                     Key.SOURCE_LIST: others,
                     Key.CIPHERTEXT_LIST: [shared[other][node] for other in others],
                 }
             )
-        return records
-
-    def with_keys(self, requests: Iterable[Message]) -> list[Message]:
-        """Return the requests for sums, each with the keys of the others; see `exchange_keys`."""
-        keys, completed = self.exchange_keys(), list(requests)
-        for request in completed:
-            request.content[CONFIGS] = keys[request.metadata.dst_node_id]
-        return completed
+        return self.keys
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
         """Return the sum of the masked replies, modulo 2^32.

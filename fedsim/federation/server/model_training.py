@@ -1,6 +1,7 @@
 """The training of one model, which a restarted server continues from its last round."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from flwr.serverapp import Grid
@@ -92,28 +93,35 @@ def _keeping(
 ) -> Callable[[State], None]:
     """Return the function that writes the state after a round, and logs the model's quality.
 
-    The state is written before anything of the round's sum leaves, so a round that was interrupted
-    before is repeated from the same model, and costs nothing more.
+    The state is written before anything of the round's sum leaves: an interrupted round is repeated
+    from the same model. A resumed training has logged its last round already, unless a kill tore
+    the event; but not as the final one, where the budget allows no further round any more.
     """
     plan, attempt = training.batch.plan, training.attempt
 
     def after_round(state: State) -> None:
-        played = state.round > done
+        played, last = state.round > done, state.round == plan.rounds
+        noted: list[Mapping[str, Any]] = []
         if played:
             checkpoint.write_checkpoint(directory, state)
-        # A resumed training has logged its last round already, unless a kill tore the event.
-        elif done and any(event.get("round") == done for event, _ in directory.events()):
+        elif done:
+            noted = [event for event, _ in directory.events() if event.get("round") == done]
+        if noted and not last:
             return
         utility: dict[str, object] = {}
         if len(loaded.held_out()[1]):
             parameters = torch.tensor(state.model).to(loaded.device)
-            last = state.round == plan.rounds
             utility = _measured(loaded, parameters, last)
             if last and plan.config.privacy.unit == "record":
                 utility["clipped"] = clipped_share(loaded, parameters)
-        spent = {} if attempt is None else {"epsilon": attempt.epsilon}
-        said = strict_json(spent | (noise.said() if played else {}))
-        directory.log_event(round=state.round, trials=[0, 1], **utility, **said)
+        spent = strict_json({} if attempt is None else {"epsilon": attempt.epsilon})
+        if not noted:
+            said = strict_json(noise.said() if played else {})
+            directory.log_event(round=state.round, trials=[0, 1], **utility, **spent, **said)
+        elif not utility.keys() <= noted[-1].keys():
+            # Without its trials: it is no further round.
+            before = {n: each for n, each in noted[-1].items() if n not in ("time", "trials")}
+            directory.log_event(**before | utility | spent)
 
     return after_round
 

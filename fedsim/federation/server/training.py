@@ -12,9 +12,8 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from adversaries.arrays import Floats
-from fedsim.federation.protocol import secure_aggregation
 from fedsim.federation.protocol.messages import Role
-from fedsim.federation.protocol.secure_aggregation import SecureSum
+from fedsim.federation.protocol.secure_aggregation import CONFIGS, SecureSum, agreed_setup
 from fedsim.federation.runs.ledger import Attempt
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.acceptance import ClientFailedError, quiet
@@ -68,11 +67,12 @@ class Training:
     def play(self, state: State) -> State:
         """Return the state after the next round; see `run`."""
         number, config = state.round + 1, self.batch.plan.config
+        secure = self._with_keys(state)
         if self.attempt is not None:
             # Before the messages leave: a crash must not hide a release.
             self.attempt.charge(number, config.participation.charged(number))
         round = self._begun(state)
-        received, secure = self._collect(round, state)
+        received = self._collect(round, state, secure)
         if self.attempt is not None:
             # The ledger has the round's actual noise before its sum is released.
             self.attempt.settle(number, received.replies)
@@ -99,22 +99,29 @@ class Training:
         told = not config.federation.trust.model.server_draws
         return Round(number, state.model, norms, told, integers)
 
-    def _collect(self, round: Round, state: State) -> tuple[Received, SecureSum | None]:
+    def _with_keys(self, state: State) -> SecureSum | None:
+        """Return a round's secure sum, for which the clients exchanged keys; nothing leaves yet."""
+        plan, federation = self.batch.plan, self.batch.plan.config.federation
+        grid = fixed_point.grid(plan.config, plan.noise_multiplier, state.model.shape[1])
+        if grid is None or not federation.masked:
+            return None
+        setup = agreed_setup(federation.clients)
+        secure = SecureSum(self.grid, self.batch.nodes, grid, setup, federation.timeout)
+        secure.exchange_keys()
+        return secure
+
+    def _collect(self, round: Round, state: State, secure: SecureSum | None) -> Received:
         """Send a round, and return the valid replies."""
         batch, number = self.batch, round.number
         sensitivities = round.sensitivities if round.told else None
         outgoing = Outgoing(batch, state, self._spent, sensitivities)
         self._inform(MessageType.TRAIN, outgoing)
-        requests, secure = outgoing.to_clients(MessageType.TRAIN, batch.asked(number)), None
-        config = batch.plan.config
-        if secure_aggregation.enabled(config.federation.secure_aggregation):
-            assert round.integers is not None
-            setup = secure_aggregation.agreed_setup(config.federation.clients)
-            timeout = config.federation.timeout
-            secure = SecureSum(self.grid, batch.nodes, round.integers, setup, timeout)
-            requests = secure.with_keys(requests)
+        requests = outgoing.to_clients(MessageType.TRAIN, batch.asked(number))
+        if secure is not None:
+            for request in requests:
+                request.content[CONFIGS] = secure.keys[request.metadata.dst_node_id]
         answers = self._ask(requests)
-        return acceptance.accept_round(batch, round, answers, secure, self.log_event), secure
+        return acceptance.accept_round(batch, round, answers, secure, self.log_event)
 
     def summed(self, round: Round, received: Received, secure: SecureSum | None) -> Floats:
         """Return the sum of the clients' messages, float64 of the round's shape.

@@ -135,6 +135,23 @@ def test_a_repeated_secure_round_is_planned_with_those_to_come(tmp_path):
                 ask(message, context)
 
 
+def test_finished_rounds_are_not_taken_off_a_plan_up_to_stop_at_twice(tmp_path):
+    """Two of four rounds are answered, the second twice; the budget has no room for two more."""
+    keys = {"key-path": str(tmp_path / "node.key"), "peers-path": str(tmp_path)}
+    four = PLD.epsilon(Mechanism((Steps(SEEN, 4),)), DELTA)
+    node = NODE | keys | {"epsilon-limit": four * (1 + 1e-6)}
+    limit = PLD.epsilon(Mechanism((Steps(SEEN, 5),)), DELTA) * (1 + 1e-6)
+    run = SECURE | {"training.rounds": 4, "privacy.stop-at": limit}
+    asked = ((1, 1), (1, 2), (2, 2))
+    for id, round in asked:
+        case = Case("", node=NODE | keys, run=run, id=id, lie={"round": round})
+        training_node.train(*reversed(contexts(case, "patients.csv", tmp_path, ROWS)))
+    case = Case("", node=node, run=run, id=3, lie={"round": 3})
+    context, message = contexts(case, "patients.csv", tmp_path, ROWS)
+    with pytest.raises(RefusedError, match=r"with all rounds and trials that it plans"):
+        training_node.data_digest(message, context)
+
+
 @pytest.mark.parametrize(
     "other",
     [

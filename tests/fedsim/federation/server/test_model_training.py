@@ -19,6 +19,7 @@ from fedsim.configuration.federation import TOLERATED
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
+from fedsim.federation.protocol.secure_aggregation import SecureAggregationError, SecureSum
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger import Account
 from fedsim.federation.runs.run_directory import CARD
@@ -196,31 +197,74 @@ def test_a_kill_costs_no_epsilon(killed_in, before, training, monkeypatch):
     ]
 
 
-def test_each_attempt_at_a_secure_sum_is_charged(training, monkeypatch):
+SECURE = {
+    "federation.trust": "distributed",
+    "federation.secure-aggregation": "secagg+",
+    "privacy.noise-source": "system",
+}
+
+
+@pytest.fixture
+def killed_before_its_state(monkeypatch):
+    """Return a function that kills a training before the state of a round is written."""
+
+    def train(config, number):
+        really = checkpoint.write_checkpoint
+
+        def killed(directory, state):
+            if state.round == number:
+                raise Killed
+            really(directory, state)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "write_checkpoint", killed)
+            with pytest.raises(Killed):
+                _train(config)
+
+    return train
+
+
+def test_each_attempt_at_a_secure_sum_is_charged(training, killed_before_its_state):
     """The server may have seen an interrupted sum, and the clients add new noise to the next."""
-    secure = {
-        "federation.trust": "distributed",
-        "federation.secure-aggregation": "secagg+",
-        "privacy.noise-source": "system",
-        "privacy.stop-at": 100.0,
-    }
-    whole = model_card.read_card(_train(training(secure, "whole")))
-    config, really = training(secure), checkpoint.write_checkpoint
-
-    def killed(directory, state):
-        if state.round == 2:
-            raise Killed
-        really(directory, state)
-
+    whole = model_card.read_card(_train(training(SECURE, "whole")))
+    config = training(SECURE | {"privacy.stop-at": 100.0})
     for _ in range(2):
-        monkeypatch.setattr(checkpoint, "write_checkpoint", killed)
-        with pytest.raises(Killed):
-            _train(config)
-    monkeypatch.undo()
+        killed_before_its_state(config, 2)
     card = model_card.read_card(_train(config))
     assert card.privacy.rounds_charged == whole.privacy.rounds_charged + 2
     for spent, planned in zip(card.privacy.towards, whole.privacy.towards, strict=True):
         assert spent.steps == [replace(each, count=each.count + 2) for each in planned.steps]
+    # Three clients: their masks can be guessed.
+    assert any("fewer than 4 honest clients" in warning for warning in card.warnings)
+
+
+def test_a_budget_that_an_interrupted_round_used_up_ends_the_training(
+    training, killed_before_its_state
+):
+    """The round before becomes the last, with all that is measured of a final model."""
+    whole = model_card.read_card(_train(training(SECURE, "whole")))
+    (_, planned, _) = (each.epsilon["pld"] for each in whole.privacy.towards)
+    config = training(SECURE | {"privacy.stop-at": planned * 1.0001})
+    killed_before_its_state(config, 3)
+    card = model_card.read_card(_train(config))
+    assert (card.rounds, card.privacy.rounds_charged) == (2, 3)
+    assert card.utility is not None
+    assert card.utility.clipped is not None
+
+
+def test_a_client_that_is_away_when_keys_are_exchanged_costs_nothing(training, monkeypatch):
+    really, exchanged = SecureSum.exchange_keys, []
+
+    def failing(self):
+        exchanged.append(self)
+        if len(exchanged) == 2:
+            raise SecureAggregationError("client 2 is away")
+        return really(self)
+
+    monkeypatch.setattr(SecureSum, "exchange_keys", failing)
+    with pytest.raises(SecureAggregationError, match="is away"):
+        _train(training(SECURE))
+    assert [row.round for row in ledger.read(_train(training(SECURE)))] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
