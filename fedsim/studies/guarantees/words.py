@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedsim.privacy.accounting import accountant
 from fedsim.reports.document.blocks import Block, Heading, Label, Prose, tabulated
+from fedsim.reports.document.wording import percent
 from fedsim.reports.sections.risks import in_cases
 from fedsim.studies.guarantees.accounting import UNCLIPPED, AccountedGuarantees, Row
 
@@ -60,10 +61,7 @@ def _tables(found: AccountedGuarantees, title: str) -> Iterator[Block]:
     if not found.releases.towards(found.vantage).noiseless:
         if not document.get("solutions"):
             yield from _accountants(f"Bounds{title}", document["accountants"], BOUNDS)
-        cells = [
-            [in_cases(row["baseline"]), f"{100 * row['at_most']:.3g} %"]
-            for row in document["risks"]
-        ]
+        cells = [[in_cases(row["baseline"]), percent(row["at_most"])] for row in document["risks"]]
         yield Heading("Any attack: re-identification, attribute inference, reconstruction")
         yield tabulated(["right without the release", "right with it, at most"], cells)
         if found.found is None:

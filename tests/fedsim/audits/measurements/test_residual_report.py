@@ -79,7 +79,8 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(sma
     told = dict(re.findall(r"<dt[^>]*>(.*?)</dt><dd>(.*?)</dd>", _page(report)))
     noise = told["Noise, divided by the claimed noise"]
     assert f"p = {number(report.details.residuals.noise.p_value)}" in noise
-    assert "from 24 batches" in told["Variance of batch sizes, divided by the binomial variance"]
+    sizes = told["Variance of batch sizes, divided by the binomial one"]
+    assert sizes == f"{number(sampling.dispersion)}; p = {number(sampling.p_value)}"
     without = replace(report, details=replace(report.details, residuals=None))
     assert "Is the residual pure noise?" not in _page(without)
 

@@ -287,7 +287,7 @@ def test_the_risk_at_the_given_baseline_is_stated():
     command = "account --max-risk 0.5 --baseline-risk 0.3 --rounds 30"
     risks = {row["baseline"]: row["at_most"] for row in document(command)["risks"]}
     assert risks[0.3] == pytest.approx(0.5, rel=1e-6)
-    assert "30 % 50 %" in text(command)
+    assert "30.0% 50.0%" in text(command)
     assert "1 in 1,000" in text(command)
 
 
