@@ -58,7 +58,7 @@ def _row(parameters: int, percent: int, repeats: int) -> tuple[Value, ...]:
     verdicts = [report.verdict for _, report in found]
     first, report = found[0]
     assert report.claim is not None
-    measured = [each.noise for each, _ in found if each.noise is not None]
+    measured = [noise for _, each in found if (noise := each.details.noise) is not None]
     true = epsilon(first.observation, first.delta, percent / 100)
     return (
         percent / 100,
