@@ -16,7 +16,7 @@ DECIDE = (
     "right in 50%. {what} is your decision."
 )
 HARDLY = "{what} protects hardly anyone: {who} can tell it of one {unit} in up to {most} of cases."
-PROPOSED = "Proposal: {}. Release nothing of this search: train a model with it."
+PROPOSED = "Proposal: {}. Release nothing of this search: train a new model with this setting."
 UNDECIDED = "No setting is proposed. Release nothing of this search."
 OBJECTED = " An alarm names a mistake that theory has counted."
 HIGH = 0.95
