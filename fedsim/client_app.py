@@ -53,7 +53,7 @@ def train(message: Message, context: Context) -> Message:
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     federation = from_run_config(context.run_config).federation
-    if federation.secure_aggregation != "simulated":
+    if federation.masked:
         from fedsim.federation.protocol import secure_aggregation  # noqa: PLC0415
 
         return secure_aggregation.client_mod(message, context, training_node.train)

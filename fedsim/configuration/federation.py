@@ -122,14 +122,9 @@ class FederationConfig(TomlTable):
     @property
     def masked(self) -> bool:
         """Whether clients send masked messages only."""
-        return self.trust.model.summed_securely and not self.summed_in_the_clear
+        return self.secure_aggregation == "secagg+"
 
     @property
     def few_masks(self) -> bool:
         """Whether a hostile server can find the masks that hide a message of a secure sum."""
         return self.masked and self.clients - self.colluding < FEWEST_SUMMED
-
-    @property
-    def repeats_answers(self) -> bool:
-        """Whether deployed clients answer an interrupted round of a training again to the bit."""
-        return not self.masked

@@ -233,10 +233,8 @@ def judged(
     noise, limit = theory.measured(together, delta, confidence), None
     known = [each for each in limits if each is not None]
     if len(known) == len(limits):
-        epsilon, rho_alpha = (
-            max(getattr(each, name) for each in known) for name in ("epsilon", "rho_alpha")
-        )
-        limit = Limit.of_epsilon(epsilon, rho_alpha, "theory")
+        epsilon, advantage = max(e.epsilon for e in known), max(e.rho_alpha for e in known)
+        limit = Limit.of_epsilon(epsilon, advantage, "theory")
     number, steps = len(set().union(*runs)), max(len(run.steps) for run in everyone)
     return RecordAudit(
         clients=number,

@@ -127,7 +127,7 @@ class Received:
         """
         if self.terms is None or self.terms.kinds.intersection(consent.UNPROTECTED):
             return False
-        alone = self.alone or self.config.federation.repeats_answers
+        alone = self.alone or not self.config.federation.masked
         return alone and self.config.run.job == "training"
 
     def array(self, name: str) -> Tensor:

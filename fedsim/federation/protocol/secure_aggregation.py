@@ -54,12 +54,10 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
     message: a stage of the protocol. Only the request for the masked sum reaches the handler.
     Raises SecureAggregationError if the request would bypass the protocol or weaken it.
     """
-    config = from_run_config(context.run_config)
-    if not config.federation.masked:
-        return call_next(message, context)
     if CONFIGS not in message.content.config_records:
         raise SecureAggregationError("the server asks for a sum outside of secure aggregation")
-    configs, clients = message.content.config_records[CONFIGS], config.federation.clients
+    configs = message.content.config_records[CONFIGS]
+    clients = from_run_config(context.run_config).federation.clients
     stage, signing = configs.get(Key.STAGE), signed_keys.knows_peers(context.node_config)
     if stage == Stage.SETUP:
         _check_setup(clients, configs)

@@ -273,7 +273,7 @@ def kept(
     Of later rounds nothing left but messages to clients, who give the same answers again, unless
     the noise is another since then, or the answers are summed securely.
     """
-    if not config.federation.repeats_answers:
+    if config.federation.masked:
         return [*rows]
     return [
         row for row in rows if row.round <= done or row.kind.noise_multiplier != noise_multiplier

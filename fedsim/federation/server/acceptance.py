@@ -91,7 +91,7 @@ def accept(
 def _without(batch: Batch, lost: Collection[int]) -> str:
     """Return how a training goes on without its lost clients; "" where it cannot."""
     config = batch.plan.config
-    tolerable = config.run.job == "training" and config.federation.secure_aggregation == "simulated"
+    tolerable = config.run.job == "training" and not config.federation.masked
     if not tolerable or not 0 < len(lost) < len(batch.nodes) - 1:
         return ""
     return f". If that stays so, the same command with {TOLERATED}={len(lost)} goes on without"

@@ -21,6 +21,7 @@ from fedsim.federation.server.batch import Batch, Outgoing, Received, Round
 from fedsim.federation.server.checkpoint import Release, State
 from fedsim.federation.server.nodes import Nodes
 from fedsim.game.mechanisms import fixed_point
+from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.noise import Noised, add_noise
 
@@ -67,11 +68,13 @@ class Training:
     def play(self, state: State) -> State:
         """Return the state after the next round; see `run`."""
         number, config = state.round + 1, self.batch.plan.config
-        secure = self._with_keys(state)
+        nominal, size = self.batch.plan.noise_multiplier, state.model.shape[1]
+        integers = fixed_point.grid(config, nominal, size)
+        secure = self._with_keys(integers)
         if self.attempt is not None:
             # Before the messages leave: a crash must not hide a release.
             self.attempt.charge(number, config.participation.charged(number))
-        round = self._begun(state)
+        round = self._begun(state, integers)
         received = self._collect(round, state, secure)
         if self.attempt is not None:
             # The ledger has the round's actual noise before its sum is released.
@@ -84,10 +87,9 @@ class Training:
         self.observe(round, received, noised, state)
         return state
 
-    def _begun(self, state: State) -> Round:
+    def _begun(self, state: State, integers: FixedPoint | None) -> Round:
         plan, (trials, size) = self.batch.plan, state.model.shape
         config, number, nominal = plan.config, state.round + 1, plan.noise_multiplier
-        integers = fixed_point.grid(config, nominal, size)
         if config.privacy.sensitivity != "local":
             bound = fixed_point.sensitivity(config, nominal, size)
             return Round(number, state.model, np.full(trials, bound), False, integers)
@@ -99,14 +101,13 @@ class Training:
         told = not config.federation.trust.model.server_draws
         return Round(number, state.model, norms, told, integers)
 
-    def _with_keys(self, state: State) -> SecureSum | None:
+    def _with_keys(self, integers: FixedPoint | None) -> SecureSum | None:
         """Return a round's secure sum, for which the clients exchanged keys; nothing leaves yet."""
-        plan, federation = self.batch.plan, self.batch.plan.config.federation
-        grid = fixed_point.grid(plan.config, plan.noise_multiplier, state.model.shape[1])
-        if grid is None or not federation.masked:
+        federation = self.batch.plan.config.federation
+        if integers is None or not federation.masked:
             return None
         setup = agreed_setup(federation.clients)
-        secure = SecureSum(self.grid, self.batch.nodes, grid, setup, federation.timeout)
+        secure = SecureSum(self.grid, self.batch.nodes, integers, setup, federation.timeout)
         secure.exchange_keys()
         return secure
 
